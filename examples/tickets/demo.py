@@ -1,0 +1,325 @@
+"""`make demo`: one job, killed twice, approved from outside, finished, and checked.
+
+A script plays the model, so no key and no network are needed. All else is real: the processes,
+the SIGKILLs, the journal, the files, the approvals. The exit code is 0 only if every check holds.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from cairn import CairnError, Runtime
+from cairn.models import find_model
+
+HERE = Path(__file__).resolve().parent
+PACE_S = 1.0
+PATIENCE_S = 30.0
+OPEN = {"tool.started": "started", "tool.unknown": "unknown"}
+CLOSED = {"tool.completed", "tool.failed", "tool.rejected", "tool.resolved"}
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+class Demo:
+    """The stage: a folder, the processes that work in it, and what was checked."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.log = home / "effects.jsonl"
+        self.store = home / "cairn.db"
+        self.env = {
+            **os.environ,
+            "TICKETS_HOME": str(home),
+            "TICKETS_PACE": str(PACE_S),
+            "CAIRN_STORE": str(self.store),
+            "COLUMNS": "100",
+        }
+        self.checks: list[tuple[str, bool]] = []
+        self.chapters = 0
+
+    # ------------------------------------------------------------ telling
+
+    def chapter(self, title: str, *text: str) -> None:
+        self.chapters += 1
+        console.print(f"\n[bold cyan]{self.chapters}. {escape(title)}[/]")
+        for line in text:
+            console.print(escape(line))
+
+    def show(self, text: str) -> None:
+        for line in text.rstrip().splitlines():
+            console.print(f"   [dim]|[/] {escape(line)}")
+
+    def check(self, what: str, holds: bool) -> None:  # noqa: FBT001 - the one thing it is about
+        self.checks.append((what, holds))
+        mark = "[green]ok[/]" if holds else "[bold red]NOT SO[/]"
+        console.print(f"   {mark}  {escape(what)}")
+
+    # ------------------------------------------------------------ processes
+
+    def start(self, *args: str) -> subprocess.Popen[str]:
+        console.print(f"   [dim]$[/] python examples/tickets/app.py {' '.join(args)}".rstrip())
+        return subprocess.Popen(
+            [sys.executable, str(HERE / "app.py"), *args],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def finish(self, process: subprocess.Popen[str]) -> int:
+        out, _ = process.communicate(timeout=PATIENCE_S)
+        self.show(out)
+        console.print(f"   [dim]exit code {process.returncode}[/]")
+        return process.returncode
+
+    def kill_when(self, process: subprocess.Popen[str], reached: Callable[[], bool]) -> bool:
+        """SIGKILL the process as soon as something is so; whether it was alive until then."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not reached():
+            if process.poll() is not None or time.monotonic() > deadline:
+                self.show(process.communicate()[0])
+                return False
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        console.print(f"   [bold red]SIGKILL[/] process {process.pid}: no clean-up, no goodbye")
+        return process.returncode == -signal.SIGKILL
+
+    def cairn(self, *args: str) -> tuple[int, str]:
+        """Run the command line in a process of its own and show what it prints."""
+        console.print(f"   [dim]$[/] cairn {' '.join(args)}")
+        done = subprocess.run(
+            [sys.executable, "-m", "cairn", *args],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        self.show(done.stdout)
+        return done.returncode, done.stdout
+
+    # ------------------------------------------------------------ what is known
+
+    def did(self) -> Counter[str]:
+        """What really happened, counted in the log that the tools and the script keep."""
+        if not self.log.exists():
+            return Counter()
+        import json  # noqa: PLC0415 - read by this method only
+
+        lines = [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
+        return Counter(
+            f"{line['did']} {line.get('ticket', '')}".strip()
+            if line["did"] == "write_reply"
+            else line["did"]
+            for line in lines
+        )
+
+    def journal(self, run: str) -> list[Any]:
+        with Runtime(self.store) as rt:
+            return rt.trace(run)
+
+    def open_calls(self, run: str) -> dict[str, str]:
+        """Calls that were started and have no outcome yet, as the journal has it."""
+        found: dict[str, str] = {}
+        names: dict[str, str] = {}
+        for entry in self.journal(run):
+            event = entry.event
+            if event.NAME == "model.completed":
+                names.update({p.id: p.name for p in event.parts if hasattr(p, "arguments")})
+            elif event.NAME in OPEN:
+                found[event.call] = f"{names[event.call]} ({event.call}): {OPEN[event.NAME]}"
+            elif event.NAME in CLOSED:
+                found.pop(event.call, None)
+        return found
+
+
+# ---------------------------------------------------------------- the acts
+
+
+def first_death(demo: Demo) -> None:
+    demo.chapter(
+        "The job starts in a process of its own",
+        "It plans, searches twice at once, reads ten tickets at once, and starts to add up.",
+        "In the middle of adding up, the process is killed.",
+    )
+    process = demo.start()
+    killed = demo.kill_when(process, lambda: demo.did()["sum_amounts"] == 1)
+    demo.check("the process was killed while a tool was running", killed)
+    demo.chapter("What the journal knows", "Every step was written down before it was taken:")
+    events = demo.journal("tickets")
+    left = demo.open_calls("tickets")
+    demo.show("\n".join([f"{len(events)} events", *left.values()]))
+    demo.check("one call is started and has no outcome", len(left) == 1)
+
+
+def second_life(demo: Demo) -> None:
+    demo.chapter(
+        "The same command again, in a new process",
+        "It goes on where the journal ends. Adding up is a read, so it is simply repeated.",
+        "The replies are writes: they wait for a person, and no process has to wait with them.",
+    )
+    before = demo.did()
+    code = demo.finish(demo.start())
+    new = demo.did() - before
+    demo.check("it waits for approval (exit code 5)", code == 5)
+    demo.check("nothing was searched or read again", not new["search_tickets"] + new["read_ticket"])
+    demo.check("no reply was written", not any(k.startswith("write_reply") for k in demo.did()))
+
+
+def approvals(demo: Demo) -> None:
+    demo.chapter(
+        "Two people say yes, from two other processes",
+        "One by the command line, one by the API. Neither needs the agent's code.",
+    )
+    code, _ = demo.cairn("approve", "tickets/1", "--by", "desk-lead")
+    demo.check("the first approval is in the journal", code == 0)
+    with Runtime(demo.store) as rt:
+        run = rt.approve("tickets/2", by="second-desk")
+    demo.check("the second approval is in the journal", run.pending == ())
+
+
+def second_death(demo: Demo) -> None:
+    demo.chapter(
+        "The worst moment",
+        "Both replies are sent, and the process is killed before it can write down that they are.",
+    )
+    killed = demo.kill_when(demo.start(), lambda: sent(demo) == 2)
+    demo.check("the process was killed between effect and outcome", killed)
+    left = demo.open_calls("tickets")
+    demo.show("\n".join(left.values()))
+    demo.check("both calls are started and have no outcome", len(left) == 2)
+
+
+def the_end(demo: Demo) -> None:
+    demo.chapter(
+        "The same command again",
+        "A write is never repeated on a guess: its probe looks into the outbox first.",
+    )
+    code = demo.finish(demo.start())
+    demo.check("the job is completed (exit code 0)", code == 0)
+    demo.check("nothing was sent a second time", sent(demo) == 2)
+    with Runtime(demo.store) as rt:
+        run = rt.get("tickets")
+    demo.show("\n".join(f"[{c.mark}] {c.source.uri} lines {c.source.span}" for c in run.citations))
+    demo.check("five tickets are cited, and every citation has a source", len(run.citations) == 5)
+    demo.chapter("And once more", "The result is stored; nothing is executed.")
+    before = demo.did()
+    demo.check("the same answer", demo.finish(demo.start()) == 0)
+    demo.check("nothing was executed", demo.did() == before)
+
+
+def evidence(demo: Demo) -> None:
+    demo.chapter("The trace is the journal")
+    code, _ = demo.cairn("trace", "tickets")
+    demo.check("the trace can be read", code == 0)
+    demo.chapter(
+        "What it cost, and that nothing was altered",
+        "Tokens and prices come from the script; the bookkeeping is real.",
+    )
+    with Runtime(demo.store) as rt:
+        run = rt.get("tickets")
+    usage = run.usage
+    demo.show(f"{run.steps} steps, {run.calls} tool calls, {usage.tokens} tokens, {run.cost_usd} USD")
+    demo.check("the cost is five replies at the script's price", usage.micro_usd == 5 * 3_450)
+    code, _ = demo.cairn("verify", "tickets")
+    demo.check("the hash chain holds", code == 0)
+
+
+def count(demo: Demo) -> None:
+    demo.chapter("Counted outside", "The tools and the script keep a log the runtime never sees:")
+    did = demo.did()
+    demo.show("\n".join(f"{n:3} x {what}" for what, n in sorted(did.items())))
+    demo.check("five requests to the model in four processes, none twice", did["model"] == 5)
+    demo.check("two searches and ten tickets read", did["search_tickets"] == 2)
+    demo.check("adding up ran twice: it was killed once, and a read may", did["sum_amounts"] == 2)
+    letters = {what: n for what, n in did.items() if what.startswith("write_reply")}
+    demo.check("two replies, each sent exactly once", sorted(letters.values()) == [1, 1])
+
+
+def bounded(demo: Demo) -> None:
+    demo.chapter(
+        "The same job with a bound of one cent",
+        "Before every request its worst cost is set aside; what does not fit is not sent.",
+    )
+    code = demo.finish(demo.start("cheap"))
+    with Runtime(demo.store) as rt:
+        run = rt.get("tickets-cheap")
+    demo.check(f"stopped by the limit {run.limit!r} (exit code 3)", code == 3)
+    demo.check("it spent less than the bound", run.limit == "micro_usd" and run.cost_usd < 0.01)
+
+
+def sent(demo: Demo) -> int:
+    return sum(n for what, n in demo.did().items() if what.startswith("write_reply"))
+
+
+ACTS = (first_death, second_life, approvals, second_death, the_end, evidence, count, bounded)
+
+
+# ---------------------------------------------------------------- the evening
+
+
+def play(home: Path) -> int:
+    """Play all acts and return the exit code."""
+    began = time.monotonic()
+    console.print("[bold]Cairn: a job that survives[/]")
+    console.print(
+        "The model is a script (examples/tickets/script.py): no language model, no key, no network.\n"
+        "Everything else is real: processes, kills, journal, files, approvals. Slow tools are slowed\n"
+        "down on purpose, so that there is a middle to be killed in."
+    )
+    console.print(f"Folder: {escape(str(home))}")
+    demo = Demo(home)
+    for act in ACTS:
+        act(demo)
+    wrong = [what for what, holds in demo.checks if not holds]
+    took = time.monotonic() - began
+    console.print(f"\n[bold]{len(demo.checks) - len(wrong)} of {len(demo.checks)} checks hold[/]"
+                  f" ({took:.1f} s)")
+    for what in wrong:
+        console.print(f"[bold red]not so:[/] {escape(what)}")
+    return 1 if wrong else 0
+
+
+def refuse(model: str) -> int:
+    """Say why a real model cannot play the part, and return the exit code."""
+    try:
+        find_model(model)
+    except CairnError as error:
+        console.print(f"MODEL={escape(model)} cannot be used: {escape(str(error))}")
+    console.print("Real providers are not part of this version. Without MODEL= a script plays.")
+    return 2
+
+
+def fresh_home() -> Path:
+    """An empty folder: `TICKETS_HOME`, or build/demo as it was never used before."""
+    given = os.environ.get("TICKETS_HOME")
+    home = Path(given) if given else HERE.parents[1] / "build" / "demo"
+    if not given and home.exists():
+        shutil.rmtree(home)
+    home.mkdir(parents=True, exist_ok=True)
+    return home.resolve()
+
+
+def main(argv: Sequence[str]) -> int:
+    model = next((arg for arg in argv if arg), os.environ.get("MODEL", ""))
+    return refuse(model.removeprefix("MODEL=")) if model else play(fresh_home())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""Cairn: an agent runtime. Every step leaves a stone, and nobody has to start over.
+
+The public names are loaded on first use, so that `import cairn` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cairn.agent import Agent, Answer, Briefing
+    from cairn.core.events import Entry
+    from cairn.core.ladder import Ladder, Rung
+    from cairn.core.limits import Limits, Price, Usage
+    from cairn.core.messages import Principal, Source, Text
+    from cairn.core.policy import Policy
+    from cairn.engine.result import Run
+    from cairn.errors import (
+        CairnError,
+        ErrorClass,
+        ModelError,
+        NotDone,
+        Refused,
+        RunConflict,
+        SessionBusy,
+        ToolError,
+        UnknownRun,
+        Unsure,
+    )
+    from cairn.models.scripted import Scripted, call
+    from cairn.ports import Delta, Discard, Progress
+    from cairn.runtime import Runtime
+    from cairn.tools.context import Context
+    from cairn.tools.tool import Tool, tool
+    from cairn.tools.verdicts import NOT_HAPPENED, UNKNOWN, happened
+
+_HOMES = {
+    "cairn.agent": ("Agent", "Answer", "Briefing"),
+    "cairn.core.events": ("Entry",),
+    "cairn.core.ladder": ("Ladder", "Rung"),
+    "cairn.core.limits": ("Limits", "Price", "Usage"),
+    "cairn.core.messages": ("Principal", "Source", "Text"),
+    "cairn.core.policy": ("Policy",),
+    "cairn.engine.result": ("Run",),
+    "cairn.errors": (
+        "CairnError",
+        "ErrorClass",
+        "ModelError",
+        "NotDone",
+        "Refused",
+        "RunConflict",
+        "SessionBusy",
+        "ToolError",
+        "UnknownRun",
+        "Unsure",
+    ),
+    "cairn.models.scripted": ("Scripted", "call"),
+    "cairn.ports": ("Delta", "Discard", "Progress"),
+    "cairn.runtime": ("Runtime",),
+    "cairn.tools.context": ("Context",),
+    "cairn.tools.tool": ("Tool", "tool"),
+    "cairn.tools.verdicts": ("NOT_HAPPENED", "UNKNOWN", "happened"),
+}
+_NAMES = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604 - the table above is the one list of names
+    *_NAMES,
+    "__version__",
+]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    home = _NAMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'cairn' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES})

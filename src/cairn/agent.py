@@ -1,0 +1,224 @@
+"""`Agent`: who works on a run, with which model, tools and bounds; and its rules as values."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
+from typing import Any, Literal
+
+import msgspec
+
+from cairn.core.events import TaskKind
+from cairn.core.ladder import DEFAULT_LADDER, Ladder
+from cairn.core.limits import Limits, estimate_tokens
+from cairn.core.messages import Principal, Record
+from cairn.core.policy import DEFAULT_POLICY, Policy
+from cairn.core.rules import ModelSpec, Rules
+from cairn.errors import ConfigError
+from cairn.models import find_model
+from cairn.ports import Model, ToolSchema
+from cairn.tools.registry import collect
+from cairn.tools.tool import Tool
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+BUILTINS = ("ask_user", "update_plan", "read_artifact")
+
+
+class Briefing(Record):
+    """What a computed instruction may go by: it is called before every request."""
+
+    run: str
+    agent: str
+    principal: Principal
+    session: str
+    step: int
+
+
+class Answer(Record, gc=True):
+    """A final answer, as a completion check sees it."""
+
+    run: str
+    text: str
+    output: Any = None
+
+
+Instructions = str | Callable[[Briefing], "str | Awaitable[str]"]
+Check = Callable[[Answer], "str | bool | Awaitable[str | bool | None] | None"]
+
+
+class Agent:
+    """A named way of working on tasks.
+
+    Args:
+        name: How runs find it; letters, digits, `.`, `_`, `-`.
+        model: A model object or a `provider:name` string.
+        instructions: Text, or a function of a `Briefing`, sync or async, asked before every
+            request; what changed is journaled.
+        tools: Tools, modules with tools, or names of such modules.
+        output_type: Type of the final answer; anything pydantic can validate. The answer must
+            then be JSON of it, and comes back as `run.output`.
+        limits: Its own bounds; a run's can only be stricter.
+        completion_checks: Functions of an `Answer` that return None or True to accept it, or
+            say what is missing. They run as journaled tasks.
+        fallback_models: Used, in order, when the ladder switches.
+        kind: What its runs may do by default: `query` offers read tools only.
+        builtins: Which of the runtime's own tools it gets.
+        repairs: How often arguments of one tool, or the answer, may be mended in a row.
+        approval_days: How long a request for approval stays open.
+
+    Raises:
+        ConfigError: a value is not usable; the message names it and the fix.
+    """
+
+    def __init__(  # noqa: PLR0913 - every option by its name, each with a default
+        self,
+        name: str,
+        model: Model | str,
+        *,
+        instructions: Instructions = "",
+        tools: Sequence[Any] = (),
+        output_type: Any = None,
+        limits: Limits | None = None,
+        completion_checks: Sequence[Check] = (),
+        fallback_models: Sequence[Model | str] = (),
+        kind: TaskKind = "operate",
+        on_loop: Literal["stop", "ask"] = "stop",
+        builtins: Sequence[str] = BUILTINS,
+        repairs: int = 3,
+        approval_days: float = 7.0,
+    ) -> None:
+        if not NAME.fullmatch(name):
+            raise ConfigError(
+                "Agent.name", f"{name!r} is no name", "Use letters, digits, '.', '_' and '-'"
+            )
+        if unknown := sorted(set(builtins) - set(BUILTINS)):
+            raise ConfigError(
+                "Agent.builtins",
+                f"there is no built-in tool {unknown[0]!r}",
+                f"Choose from {', '.join(BUILTINS)}",
+            )
+        self.name = name
+        self.models: tuple[Model | str, ...] = (model, *fallback_models)
+        self.instructions = instructions
+        self.output_type = output_type
+        self.limits = limits or Limits()
+        self.kind: TaskKind = kind
+        self.on_loop: Literal["stop", "ask"] = on_loop
+        self.repairs = repairs
+        self.approval_us = int(approval_days * 86_400 * 1_000_000)
+        self.checks = {_check_name(check): check for check in completion_checks}
+        if len(self.checks) != len(completion_checks):
+            raise ConfigError(
+                "Agent.completion_checks", "two checks have one name", "Give each its own name"
+            )
+        self.tools: dict[str, Tool[..., Any]] = collect([*tools, *_builtin(builtins)])
+
+    def __repr__(self) -> str:
+        return f"Agent({self.name!r}, tools={sorted(self.tools)})"
+
+
+def _builtin(names: Sequence[str]) -> list[Tool[..., Any]]:
+    if not names:
+        return []
+    from cairn.tools import builtin
+
+    return [getattr(builtin, name) for name in names]
+
+
+def _check_name(check: Check) -> str:
+    return getattr(check, "__name__", type(check).__name__)
+
+
+class Crew(Record, gc=True):
+    """An agent made ready: its rules, and the parts the shell works with."""
+
+    agent: Agent
+    rules: Rules
+    models: tuple[Model, ...]
+    schemas: tuple[ToolSchema, ...]
+    output: Any = None
+
+
+class Output:
+    """The type of a final answer: its schema, and text to value."""
+
+    def __init__(self, output_type: Any) -> None:
+        from pydantic import TypeAdapter
+
+        self._adapter: Any = TypeAdapter(output_type)
+        self.schema: dict[str, Any] = self._adapter.json_schema()
+
+    def parse(self, text: str) -> Any:
+        """The value a text stands for. Raises pydantic's ValidationError."""
+        return self._adapter.validate_json(_unfenced(text))
+
+    def problem(self, text: str) -> str:
+        """What is wrong with a text, empty for nothing."""
+        try:
+            self.parse(text)
+        except ValueError as error:  # pydantic's ValidationError is one
+            details = getattr(error, "errors", None)
+            if details is None:
+                return str(error)
+            lines = [
+                f"{'.'.join(map(str, e['loc'])) or 'answer'}: {e['msg']}"
+                for e in details(include_url=False, include_input=False)[:8]
+            ]
+            return f"it must be JSON of the agreed schema; {'; '.join(lines)}"
+        return ""
+
+
+def _unfenced(text: str) -> str:
+    """The JSON inside a fenced code block, or the text itself."""
+    stripped = text.strip()
+    if stripped.startswith("```") and stripped.endswith("```"):
+        return stripped[3:-3].partition("\n")[2] if "\n" in stripped else stripped[3:-3]
+    return stripped
+
+
+def prepare(agent: Agent, policy: Policy = DEFAULT_POLICY, ladder: Ladder = DEFAULT_LADDER) -> Crew:
+    """The agent's rules under a deployment's policy and ladder.
+
+    Raises:
+        ConfigError: a model string cannot be found, or a fallback tool is not on offer.
+    """
+    models = tuple(find_model(m) for m in agent.models)
+    specs = {name: tool.spec for name, tool in agent.tools.items()}
+    for name, spec in specs.items():
+        if spec.fallback and spec.fallback not in specs:
+            raise ConfigError(
+                f"tool {name}.fallback",
+                f"agent {agent.name!r} has no tool {spec.fallback!r}",
+                "Give the agent that tool too",
+            )
+    schemas = tuple(tool.schema for tool in agent.tools.values())
+    described = msgspec.json.encode(schemas)
+    output = Output(agent.output_type) if agent.output_type is not None else None
+    text = agent.instructions if isinstance(agent.instructions, str) else ""
+    rules = Rules(
+        tools=specs,
+        models=tuple(
+            ModelSpec(name=m.name, price=m.price, window=m.window, max_output=m.max_output)
+            for m in models
+        ),
+        policy=policy,
+        ladder=ladder,
+        check_answer=output.problem if output else None,
+        checks=tuple(agent.checks),
+        offered=sha256(described).hexdigest()[:16] if schemas else "",
+        overhead_tokens=estimate_tokens(described.decode()) + estimate_tokens(text),
+        approval_ttl_us=agent.approval_us,
+        repairs=agent.repairs,
+        output_mode="schema" if output else "text",
+    )
+    return Crew(agent=agent, rules=rules, models=models, schemas=schemas, output=output)
+
+
+async def brief(agent: Agent, briefing: Briefing) -> str:
+    """The instructions for this request, computed if they are a function."""
+    if isinstance(agent.instructions, str):
+        return agent.instructions
+    text = agent.instructions(briefing)
+    return await text if inspect.isawaitable(text) else text

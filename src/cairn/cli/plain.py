@@ -1,0 +1,56 @@
+"""Text of models, tools and people made safe to show, and times as people read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from cairn.core.views_words import money, short, span
+
+__all__ = ["day", "money", "offset", "short", "span", "visible", "visible_line"]
+
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, escape among them; not \t and \n
+    "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"  # invisible, reordering
+    "\ud800-\udfff]"
+)
+SECOND_US = 1_000_000
+
+
+def visible(text: str) -> str:
+    """Text that shows what is in it and commands nothing: no escape reaches the terminal.
+
+    Control characters become their pictures (`␛`); marks that hide or reorder become `\\u…`.
+    """
+    return _HIDDEN.sub(_shown, text.replace("\r\n", "\n"))
+
+
+def visible_line(text: str, limit: int = 120) -> str:
+    """As `visible`, on one line and cut at `limit` characters."""
+    return short(visible(text[: limit * 8]), limit)
+
+
+def _shown(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "\u2421"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def offset(us: int) -> str:
+    """A moment, counted from the start of the run: `+0.012s`, `+3:07.1`, `+2:03:07`."""
+    seconds = us / SECOND_US
+    if seconds < 60:
+        return f"+{seconds:.3f}s"
+    minutes, rest = divmod(seconds, 60)
+    if minutes < 60:
+        return f"+{int(minutes)}:{rest:04.1f}"
+    hours, minutes = divmod(int(minutes), 60)
+    return f"+{hours}:{minutes:02d}:{int(rest):02d}"
+
+
+def day(us: int) -> str:
+    """A moment in the zone of whoever reads it: `2026-03-01 14:05:09`."""
+    return datetime.fromtimestamp(us / SECOND_US, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

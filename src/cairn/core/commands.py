@@ -1,0 +1,193 @@
+"""What anybody but a run's owner may ask of it, and the one event each request becomes.
+
+`accept` is a total function from state, command and time to an event, to nothing (the same was
+decided before), or to a refusal. A store calls it inside the transaction that appends the event,
+so a decision is always checked against the journal it lands in.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cairn.core import events as ev
+from cairn.core.lifecycle import CallStatus
+from cairn.core.messages import Part, Record
+from cairn.core.state import Call, RunState
+from cairn.errors import ErrorClass, IllegalTransition, Refused, UnknownRun
+
+
+class Approve(Record):
+    """Let request `n` run, once, as shown; `digest` binds to what was shown, if given."""
+
+    n: int
+    message: str = ""
+    digest: str = ""
+
+
+class Deny(Record):
+    """Refuse request `n`; the model reads the message."""
+
+    n: int
+    message: str = ""
+
+
+class Answer(Record):
+    """Answer question `n`."""
+
+    n: int
+    text: str
+
+
+class Queue(Record):
+    """Hand the run a message while it works."""
+
+    parts: tuple[Part, ...]
+
+
+class Resolve(Record):
+    """Say what came of a call whose outcome is unknown."""
+
+    call: str
+    verdict: Literal["happened", "not_happened", "given_up"]
+    result: msgspec.Raw = ev.EMPTY
+    evidence: str = ""
+
+
+class Pause(Record):
+    """Start nothing new."""
+
+    reason: str = ""
+
+
+class Resume(Record):
+    """End the pause."""
+
+
+class Cancel(Record):
+    """End the run."""
+
+    reason: str = ""
+
+
+class Late(Record):
+    """An outcome that missed its time."""
+
+    call: str
+    ok: bool
+    result: msgspec.Raw = ev.EMPTY
+    message: str = ""
+
+
+Command = Approve | Deny | Answer | Queue | Resolve | Pause | Resume | Cancel | Late
+
+
+def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
+    """The event that `command` becomes, or None when it changes nothing.
+
+    Raises:
+        UnknownRun: the request or call it names does not exist.
+        Refused: it is too late or too early for it, or it was decided otherwise.
+        IllegalTransition: a run in this state does not take it.
+    """
+    match command:
+        case Approve() | Deny():
+            return _decide(state, command, now)
+        case Answer():
+            return _answer(state, command)
+        case Queue():
+            _live(state, "take a message")
+            return ev.InputQueued(parts=command.parts)
+        case Resolve():
+            return _resolve(state, command, now)
+        case Pause():
+            _live(state, "pause")
+            return None if state.paused else ev.RunPauseRequested(reason=command.reason)
+        case Resume():
+            _live(state, "resume")
+            return ev.RunResumed() if state.paused else None
+        case Cancel():
+            if state.end is not None or state.cancel is not None:
+                return None
+            return ev.RunCancelRequested(reason=command.reason)
+        case Late():
+            return ev.ToolLate(
+                call=command.call,
+                ok=command.ok,
+                result=command.result,
+                message=command.message,
+            )
+
+
+def _live(state: RunState, what: str) -> None:
+    if state.end is not None:
+        raise IllegalTransition(f"run {state.run} is {state.status.value} and can no longer {what}")
+
+
+def _decide(state: RunState, command: Approve | Deny, now: int) -> ev.Event | None:
+    name = f"{state.run}/{command.n}"
+    if not 1 <= command.n <= state.requests:
+        raise UnknownRun(f"there is no request {name}")
+    call = next((c for c in state.calls.values() if c.approval == command.n), None)
+    yes = isinstance(command, Approve)
+    if call is None or state.end is not None:
+        raise Refused(f"{name} was already settled")
+    if call.status is CallStatus.QUESTION:
+        raise Refused(f"{name} is a question: answer it")
+    if call.status is not CallStatus.ASKING:
+        if yes and call.granted:
+            return None
+        if not yes and call.error_class is ErrorClass.APPROVAL_DENIED:
+            return None
+        raise Refused(f"{name} was already decided: the call is {call.status.value}")
+    if now >= call.expires_at:
+        raise Refused(f"{name} has expired; nothing was executed")
+    if not yes:
+        return ev.ApprovalDenied(n=command.n, message=command.message)
+    assert isinstance(command, Approve)  # noqa: S101 - narrows the type, decided above
+    if command.digest and command.digest != call.digest:
+        raise Refused(f"{name} no longer asks for what was shown; look at it again")
+    return ev.ApprovalGranted(n=command.n, message=command.message)
+
+
+def _answer(state: RunState, command: Answer) -> ev.Event | None:
+    name = f"{state.run}/{command.n}"
+    if not 1 <= command.n <= state.requests:
+        raise UnknownRun(f"there is no question {name}")
+    _live(state, "take an answer")
+    if state.question == command.n:
+        return ev.InputAnswered(n=command.n, text=command.text)
+    call = next((c for c in state.calls.values() if c.approval == command.n), None)
+    if call is not None and call.status is CallStatus.ASKING:
+        raise Refused(f"{name} asks for approval: approve or deny it")
+    if call is None or call.status is not CallStatus.QUESTION:
+        raise Refused(f"{name} was already answered")
+    return ev.InputAnswered(n=command.n, text=command.text)
+
+
+def _resolve(state: RunState, command: Resolve, now: int) -> ev.Event | None:
+    name = f"{state.run}/{command.call}"
+    call = _known(state, command.call)
+    if call is None or call.status not in {CallStatus.UNKNOWN, CallStatus.TAKEOVER}:
+        raise Refused(f"{name} is not unknown; there is nothing to resolve")
+    if command.verdict == "not_happened" and state.end is None and now < call.not_before:
+        wait_s = -(-(call.not_before - now) // 1_000_000)
+        raise Refused(
+            f"{name} may still be at work: that it did not happen can be said in {wait_s} s"
+        )
+    if command.verdict == "given_up" and state.end is not None:
+        return None
+    return ev.ToolResolved(
+        call=command.call,
+        verdict=command.verdict,
+        result=command.result,
+        evidence=command.evidence,
+    )
+
+
+def _known(state: RunState, call_id: str) -> Call | None:
+    number = call_id[1:]
+    if not (call_id[:1] == "c" and number.isdecimal() and 1 <= int(number) <= state.last_call):
+        raise UnknownRun(f"there is no call {state.run}/{call_id}")
+    return state.calls.get(call_id)

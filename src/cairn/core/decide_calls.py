@@ -1,0 +1,187 @@
+"""The part of `decide` that knows tool calls: which may start, ask, be repeated, or must wait."""
+
+from __future__ import annotations
+
+from cairn.core import events as ev
+from cairn.core.actions import Action, Append, InFlight, ProbeCall, StartCalls, Wait
+from cairn.core.gate import Ask, Go, call_digest, judge
+from cairn.core.lifecycle import CallStatus
+from cairn.core.messages import parse_object
+from cairn.core.rules import Rules, ToolSpec
+from cairn.core.state import Call, RunState, is_open, waits, wake_at
+from cairn.errors import ErrorClass
+
+_S = CallStatus
+_READY = frozenset({_S.REQUESTED, _S.APPROVED, _S.RETRYING})
+
+
+def next_for_calls(state: RunState, rules: Rules, now: int) -> Action:
+    """What to do while calls of the present turn are open."""
+    facts: list[tuple[int, ev.Event]] = []
+    starts: list[tuple[int, ev.ToolStarted]] = []
+    requests = state.requests
+    for call in state.calls.values():
+        if call.closed or call.status is _S.STARTED:
+            continue
+        if _expired(call, now):
+            facts.append((call.step, ev.ApprovalExpired(n=call.approval)))
+            continue
+        if call.status is _S.UNKNOWN:
+            step = _recover(state, call, rules, now)
+            if isinstance(step, ProbeCall):
+                return step
+            if isinstance(step, ev.ToolStarted):
+                starts.append((call.step, step))
+            elif step is not None:
+                facts.append((call.step, step))
+            continue
+        if call.status not in _READY or call.retry_at > now or not is_open(state, call):
+            continue
+        fact = _ready(state, call, rules, now, starts, requests + 1)
+        if isinstance(fact, ev.ToolStarted):
+            starts.append((call.step, fact))
+        else:
+            requests += isinstance(fact, ev.ApprovalRequested | ev.InputRequested)
+            facts.append((call.step, fact))
+    if facts:
+        return Append(events=tuple(facts))
+    if starts:
+        return StartCalls(starts=tuple(starts))
+    if state.in_flight:
+        return InFlight()
+    return Wait(reasons=waits(state), until=wake_at(state))
+
+
+def _expired(call: Call, now: int) -> bool:
+    asked = call.status is _S.ASKING or (call.status is _S.APPROVED and call.attempt == 0)
+    return asked and call.expires_at > 0 and now >= call.expires_at
+
+
+def _ready(
+    state: RunState,
+    call: Call,
+    rules: Rules,
+    now: int,
+    starts: list[tuple[int, ev.ToolStarted]],
+    n: int,
+) -> ev.Event:
+    verdict = judge(state, call, rules)
+    if isinstance(verdict, ev.ToolRejected):
+        return verdict
+    limit = _over(state, rules, [s for _, s in starts], verdict.spec)
+    if limit and call.attempt == 0:
+        return ev.ToolRejected(
+            call=call.id,
+            kind="limit",
+            error_class=ErrorClass.LIMIT_REACHED,
+            message=f"the run's {limit} limit is reached",
+            rule=limit,
+        )
+    if verdict.spec.kind == "question":
+        question = (parse_object(call.arguments) or {}).get("question", "")
+        return ev.InputRequested(n=n, question=str(question), call=call.id)
+    if isinstance(verdict, Ask):
+        return ev.ApprovalRequested(
+            n=n,
+            call=call.id,
+            digest=call_digest(call.tool, call.arguments),
+            expires_at=now + rules.approval_ttl_us,
+            rule=verdict.rule,
+        )
+    return _start(call, verdict)
+
+
+def _start(call: Call, verdict: Go) -> ev.ToolStarted:
+    spec = verdict.spec
+    return ev.ToolStarted(
+        call=call.id,
+        effect=spec.effect,
+        recovery=spec.recovery,
+        rule=verdict.rule,
+        attempt=call.attempt + 1,
+        tool=call.tool if call.tool != call.name else "",
+        timeout_us=spec.timeout_us,
+    )
+
+
+def _over(state: RunState, rules: Rules, starting: list[ev.ToolStarted], spec: ToolSpec) -> str:
+    """The limit that one more call would pass, counting those about to start beside it."""
+    limits, spent = state.limits, state.spent
+    first = sum(1 for s in starting if s.attempt == 1)
+    if spent.calls + first >= limits.calls:
+        return "calls"
+    if spent.running_us >= limits.running_s * 1_000_000:
+        return "running_s"
+    priced = spec.micro_usd + sum(_cost(state, rules, s) for s in starting)
+    running = sum(
+        rules.tools[c.tool].micro_usd
+        for c in state.calls.values()
+        if c.status is _S.STARTED and c.tool in rules.tools
+    )
+    if spec.micro_usd and state.usage.micro_usd + priced + running > limits.micro_usd:
+        return "micro_usd"
+    return ""
+
+
+def _cost(state: RunState, rules: Rules, start: ev.ToolStarted) -> int:
+    name = start.tool or state.calls[start.call].tool
+    return rules.tools[name].micro_usd if name in rules.tools else 0
+
+
+# ---------------------------------------------------------------- unknown effects
+
+
+def _recover(state: RunState, call: Call, rules: Rules, now: int) -> ev.Event | ProbeCall | None:
+    """What its `recovery` allows for a call whose outcome is not known."""
+    spec = rules.tools.get(call.tool)
+    if call.recovery == "probe":
+        if now < call.not_before:
+            return None
+        return ProbeCall(call=call.id) if spec else ev.TakeoverRequested(call=call.id)
+    ttl = spec.key_ttl_us if spec is not None and call.recovery == "keyed" else 0
+    if ttl and now >= call.first_started_at + ttl:
+        return ev.TakeoverRequested(
+            call=call.id, message="its idempotency key is no longer honoured"
+        )
+    error_class = call.error_class or ErrorClass.IN_DOUBT
+    tries = dict(call.tries)
+    tries[f"{error_class.value}:retry"] -= 1  # the unknown end itself is not yet a retry
+    rung = rules.ladder.choose(error_class, tries, _possible(call, spec, rules))
+    if rung.disposition == "retry":
+        return _repeat(state, call, rules)
+    if call.effect != "read":
+        return ev.TakeoverRequested(call=call.id, message="every attempt ended without an answer")
+    switch = rung.disposition == "switch" and spec is not None
+    return ev.ToolFailed(
+        call=call.id,
+        error_class=error_class,
+        message=f"no answer from {call.tool} in {call.attempt} attempts ({call.reason})",
+        disposition="switch" if switch else "repair",
+        switch_to=spec.fallback if switch and spec else "",
+    )
+
+
+def _repeat(state: RunState, call: Call, rules: Rules) -> ev.Event:
+    verdict = judge(state, call, rules)
+    if isinstance(verdict, Go):
+        return _start(call, verdict)
+    if call.effect != "read":
+        return ev.TakeoverRequested(call=call.id, message="it may not be repeated any more")
+    if isinstance(verdict, ev.ToolRejected):
+        return verdict
+    return ev.ToolRejected(
+        call=call.id,
+        kind="denied",
+        error_class=ErrorClass.PERMISSION_DENIED,
+        message="it was interrupted, and repeating it would need approval now",
+        rule=verdict.rule,
+    )
+
+
+def _possible(call: Call, spec: ToolSpec | None, rules: Rules) -> frozenset[str]:
+    if call.effect != "read":
+        return frozenset({"retry", "takeover"})
+    possible = {"retry", "repair", "takeover", "end"}
+    if spec is not None and spec.fallback in rules.tools:
+        possible.add("switch")
+    return frozenset(possible)

@@ -1,0 +1,391 @@
+"""`evolve(state, entry)`: one more fact, the next state. Nothing else ever makes a state.
+
+An event that the tables of `lifecycle` forbid raises `IllegalTransition`; since states are
+values, nothing has changed then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from cairn.core import events as ev
+from cairn.core.evolve_calls import CALL_HANDLERS
+from cairn.core.guard import Guard
+from cairn.core.lifecycle import LEGAL, MOVES, Status
+from cairn.core.limits import Usage
+from cairn.core.messages import Message, calls_of, sendable, text_of, user
+from cairn.core.state import Call, End, RunState, Spent, Task, add_message, status_of
+from cairn.errors import ErrorClass, IllegalTransition
+
+replace = msgspec.structs.replace
+
+
+def evolve(state: RunState, entry: ev.Entry) -> RunState:
+    """The state after `entry`.
+
+    Raises:
+        IllegalTransition: the event is out of order or not allowed in this state.
+    """
+    event = entry.event
+    kind = type(event)
+    if entry.seq != state.seq + 1:
+        raise IllegalTransition(
+            f"{state.run}: event {entry.seq} cannot follow {state.seq}; the journal has a gap"
+        )
+    if entry.at < state.at:
+        raise IllegalTransition(f"{state.run}: time falls at event {entry.seq}")
+    if state.created is None:
+        if kind is not ev.RunCreated:
+            raise IllegalTransition(f"{state.run}: a journal starts with run.created")
+    elif state.status not in LEGAL[kind]:
+        raise IllegalTransition(
+            f"{event.NAME} is not allowed while run {state.run} is {state.status.value}"
+        )
+    changed: RunState = HANDLERS[kind](state, entry, event)
+    changed = replace(changed, seq=entry.seq, at=entry.at)
+    status = status_of(changed)
+    if status is state.status:
+        return changed
+    if (state.status, status) not in MOVES and kind not in _RESTARTS:
+        raise IllegalTransition(
+            f"{event.NAME} would take run {state.run} from {state.status.value} to {status.value}"
+        )
+    return replace(changed, status=status)
+
+
+def fold(state: RunState, entries: Iterable[ev.Entry]) -> RunState:
+    """`evolve` over all of `entries`, in order."""
+    for entry in entries:
+        state = evolve(state, entry)
+    return state
+
+
+_RESTARTS = frozenset({ev.RunForked, ev.RunCreated})
+
+
+# ---------------------------------------------------------------- run
+
+
+def _created(state: RunState, entry: ev.Entry, event: ev.RunCreated) -> RunState:
+    return add_message(
+        replace(state, created=event, limits=event.limits),
+        Message(role="user", parts=event.input),
+    )
+
+
+def _forked(state: RunState, entry: ev.Entry, event: ev.RunForked) -> RunState:
+    return replace(
+        state,
+        run=event.run,
+        parent=ev.RunRef(run=event.parent, seq=event.at),
+        limits=event.limits or state.limits,
+        paused=False,
+        cancel=None,
+        end=None,
+        failing=None,
+        usage=Usage(),
+        spent=Spent(),
+        errors_in_row=0,
+        excess="",
+        repairs={},
+        tries={},
+        attempts=0,
+        retry_at=0,
+        guard=Guard(),
+        model=0,
+    )
+
+
+def _paused(state: RunState, entry: ev.Entry, event: ev.RunPauseRequested) -> RunState:
+    return replace(state, paused=True)
+
+
+def _resumed(state: RunState, entry: ev.Entry, event: ev.RunResumed) -> RunState:
+    return replace(state, paused=False)
+
+
+def _cancel_requested(state: RunState, entry: ev.Entry, event: ev.RunCancelRequested) -> RunState:
+    return replace(state, cancel=event.reason or "cancelled on request")
+
+
+def _completed(state: RunState, entry: ev.Entry, event: ev.RunCompleted) -> RunState:
+    if state.calls or event.answer != state.answer or state.in_flight:
+        raise IllegalTransition(f"{state.run}: success needs a final answer and no open call")
+    return replace(
+        state,
+        end=End(status=Status.COMPLETED, answer=event.answer, degraded=event.degraded),
+    )
+
+
+def _failed(state: RunState, entry: ev.Entry, event: ev.RunFailed) -> RunState:
+    end = End(status=Status.FAILED, error_class=event.error_class, message=event.message)
+    return replace(state, end=end)
+
+
+def _stopped(state: RunState, entry: ev.Entry, event: ev.RunStopped) -> RunState:
+    end = End(status=Status.STOPPED, limit=event.limit, message=event.message)
+    return replace(state, end=end)
+
+
+def _cancelled(state: RunState, entry: ev.Entry, event: ev.RunCancelled) -> RunState:
+    return replace(state, end=End(status=Status.CANCELLED, message=event.reason))
+
+
+# ---------------------------------------------------------------- step
+
+
+def _step_started(state: RunState, entry: ev.Entry, event: ev.StepStarted) -> RunState:
+    again = state.task is not None and state.task.lost and state.task.step == entry.step
+    if not again and (state.task is not None or entry.step != state.step + 1):
+        raise IllegalTransition(f"{state.run}: step {entry.step} cannot start now")
+    task = Task(name=event.name, step=entry.step, recovery=event.recovery, attempt=event.attempt)
+    spent = state.spent if again else replace(state.spent, steps=state.spent.steps + 1)
+    return replace(state, task=task, step=entry.step, spent=spent)
+
+
+def _step_completed(state: RunState, entry: ev.Entry, event: ev.StepCompleted) -> RunState:
+    task = _open_task(state)
+    return replace(
+        state,
+        task=None,
+        checked=(*state.checked, task.name),
+        spent=_ran(state, event.duration_us),
+    )
+
+
+def _step_failed(state: RunState, entry: ev.Entry, event: ev.StepFailed) -> RunState:
+    task = _open_task(state)
+    state = replace(state, task=None, spent=_ran(state, event.duration_us))
+    if event.disposition == "end":
+        return _fail(state, event.error_class, event.message)
+    return _told(state, f"step:{task.name}", f"Not accepted yet: {event.message}")
+
+
+def _step_lost(state: RunState, entry: ev.Entry, event: ev.StepLost) -> RunState:
+    return replace(state, task=replace(_open_task(state), lost=True))
+
+
+def _open_task(state: RunState) -> Task:
+    if state.task is None or state.task.lost:
+        raise IllegalTransition(f"{state.run}: no task is running")
+    return state.task
+
+
+# ---------------------------------------------------------------- model
+
+
+def _requested(state: RunState, entry: ev.Entry, event: ev.ModelRequested) -> RunState:
+    if state.request is not None or state.calls:
+        raise IllegalTransition(f"{state.run}: a model request needs every call to be answered")
+    if event.attempt == 1 and entry.step != state.step + 1:
+        raise IllegalTransition(f"{state.run}: a new turn is step {state.step + 1}")
+    blocks = state.blocks
+    if event.blocks:
+        blocks = {**blocks, **{b.name: b.text for b in event.blocks}}
+        blocks = {name: text for name, text in blocks.items() if text}
+    spent = state.spent
+    if event.attempt == 1:
+        spent = replace(spent, steps=spent.steps + 1)
+    return replace(
+        state,
+        request=event,
+        step=entry.step,
+        spent=spent,
+        blocks=blocks,
+        tools=event.tools or state.tools,
+        retry_at=0,
+        answer=0,
+        answer_text="",
+        checked=(),
+    )
+
+
+def _replied(state: RunState, entry: ev.Entry, event: ev.ModelCompleted) -> RunState:
+    if state.request is None:
+        raise IllegalTransition(f"{state.run}: a reply without a request")
+    parts = event.parts
+    calls: dict[str, Call] = {}
+    last_call = state.last_call
+    for part in calls_of(parts):
+        last_call += 1
+        if part.id != f"c{last_call}":
+            raise IllegalTransition(f"{state.run}: call {part.id} should be c{last_call}")
+        calls[part.id] = Call(
+            id=part.id,
+            name=part.name,
+            arguments=part.arguments,
+            step=entry.step,
+            origin=state.run,
+            after=part.after,
+            tool=part.name,
+        )
+    text = text_of(parts)
+    state = add_message(state, Message(role="assistant", parts=sendable(parts)))
+    measured = event.usage.tokens
+    return replace(
+        state,
+        request=None,
+        tokens=max(measured, state.tokens) if measured else state.tokens,
+        calls=calls,
+        last_call=last_call,
+        replies=state.replies + 1,
+        tries={},
+        attempts=0,
+        answer=0 if calls else entry.seq,
+        answer_text="" if calls else text,
+        usage=add_usage(state.usage, event.usage),
+        spent=_ran(state, event.latency_us),
+    )
+
+
+def _model_failed(state: RunState, entry: ev.Entry, event: ev.ModelFailed) -> RunState:
+    if state.request is None:
+        raise IllegalTransition(f"{state.run}: a failure without a request")
+    rung = f"{event.error_class.value}:{event.disposition}"
+    state = replace(
+        state,
+        request=None,
+        attempts=state.request.attempt if event.disposition in {"retry", "switch"} else 0,
+        replies=state.replies + (0 if event.lost else 1),
+        tries={**state.tries, rung: state.tries.get(rung, 0) + 1},
+        retry_at=event.retry_at,
+        usage=add_usage(state.usage, event.usage),
+        spent=_ran(state, event.latency_us),
+    )
+    if event.disposition == "end":
+        return _fail(state, event.error_class, event.message)
+    if event.disposition == "switch":
+        return replace(state, model=state.model + 1)
+    if event.disposition == "repair":
+        return _told(state, "model", event.note)
+    return state
+
+
+def _model_rejected(state: RunState, entry: ev.Entry, event: ev.ModelRejected) -> RunState:
+    if not state.answer:
+        raise IllegalTransition(f"{state.run}: there is no answer to reject")
+    if event.disposition == "end":
+        return _fail(state, event.error_class, event.note)
+    return _told(state, "answer", event.note)
+
+
+def _told(state: RunState, subject: str, note: str) -> RunState:
+    """The model is told that something was wrong: it counts, and it is asked again."""
+    repairs = {**state.repairs, subject: state.repairs.get(subject, 0) + 1}
+    state = replace(
+        state,
+        repairs=repairs,
+        errors_in_row=state.errors_in_row + 1,
+        answer=0,
+        answer_text="",
+        checked=(),
+    )
+    return add_message(state, user(note))
+
+
+# ---------------------------------------------------------------- people and the rest
+
+
+def _queued(state: RunState, entry: ev.Entry, event: ev.InputQueued) -> RunState:
+    return replace(state, queued={**state.queued, entry.seq: event.parts})
+
+
+def _given(state: RunState, entry: ev.Entry, event: ev.InputGiven) -> RunState:
+    queued = dict(state.queued)
+    for seq in event.seqs:
+        if seq not in queued:
+            raise IllegalTransition(f"{state.run}: message {seq} was given before")
+        state = add_message(state, Message(role="user", parts=queued.pop(seq)))
+    return replace(state, queued=queued, answer=0, answer_text="", checked=())
+
+
+def _retry_scheduled(state: RunState, entry: ev.Entry, event: ev.RetryScheduled) -> RunState:
+    if event.subject == "model":
+        return replace(state, retry_at=event.at)
+    call = state.calls[event.subject]
+    return replace(state, calls={**state.calls, call.id: replace(call, retry_at=event.at)})
+
+
+def _limit_reached(state: RunState, entry: ev.Entry, event: ev.LimitReached) -> RunState:
+    message = f"{event.limit} limit reached: {event.value} of {event.bound}"
+    end = End(status=Status.STOPPED, limit=event.limit, message=message)
+    if event.limit == "errors_in_row":
+        end = End(
+            status=Status.FAILED,
+            error_class=state.failing.error_class if state.failing else ErrorClass.LIMIT_REACHED,
+            message=f"{event.value} turns in a row ended in errors",
+            limit=event.limit,
+        )
+    return replace(state, failing=state.failing or end)
+
+
+def _limit_warned(state: RunState, entry: ev.Entry, event: ev.LimitWarned) -> RunState:
+    rung = 0 if event.level == "hint" else 1
+    state = replace(state, guard=replace(state.guard, rung=rung))
+    return add_message(state, user(event.note))
+
+
+def _plan_updated(state: RunState, entry: ev.Entry, event: ev.PlanUpdated) -> RunState:
+    return replace(state, plan=event.items)
+
+
+def _artifact_created(state: RunState, entry: ev.Entry, event: ev.ArtifactCreated) -> RunState:
+    return replace(state, artifacts=state.artifacts.added(entry.seq))
+
+
+def _noted(state: RunState, entry: ev.Entry, event: ev.Event) -> RunState:
+    return state
+
+
+def _fail(state: RunState, error_class: ErrorClass, message: str) -> RunState:
+    end = End(status=Status.FAILED, error_class=error_class, message=message)
+    return replace(state, failing=state.failing or end)
+
+
+def _ran(state: RunState, duration_us: int) -> Spent:
+    return replace(state.spent, running_us=state.spent.running_us + duration_us)
+
+
+def add_usage(a: Usage, b: Usage) -> Usage:
+    """The sum, bucket by bucket."""
+    return Usage(
+        input_tokens=a.input_tokens + b.input_tokens,
+        cached_tokens=a.cached_tokens + b.cached_tokens,
+        cache_write_tokens=a.cache_write_tokens + b.cache_write_tokens,
+        output_tokens=a.output_tokens + b.output_tokens,
+        reasoning_tokens=a.reasoning_tokens + b.reasoning_tokens,
+        micro_usd=a.micro_usd + b.micro_usd,
+    )
+
+
+HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunState]] = {
+    ev.RunCreated: _created,
+    ev.RunForked: _forked,
+    ev.RunPauseRequested: _paused,
+    ev.RunResumed: _resumed,
+    ev.RunCancelRequested: _cancel_requested,
+    ev.RunCompleted: _completed,
+    ev.RunFailed: _failed,
+    ev.RunStopped: _stopped,
+    ev.RunCancelled: _cancelled,
+    ev.StepStarted: _step_started,
+    ev.StepCompleted: _step_completed,
+    ev.StepFailed: _step_failed,
+    ev.StepLost: _step_lost,
+    ev.ModelRequested: _requested,
+    ev.ModelCompleted: _replied,
+    ev.ModelFailed: _model_failed,
+    ev.ModelRejected: _model_rejected,
+    ev.InputQueued: _queued,
+    ev.InputGiven: _given,
+    ev.RetryScheduled: _retry_scheduled,
+    ev.LimitReached: _limit_reached,
+    ev.LimitWarned: _limit_warned,
+    ev.PlanUpdated: _plan_updated,
+    ev.ArtifactCreated: _artifact_created,
+    ev.ErrorRaised: _noted,
+    **CALL_HANDLERS,
+}

@@ -1,0 +1,130 @@
+"""The one gate every tool call of every path passes: parse, validate, authorise.
+
+`judge` is asked when a call is first looked at and again right before it starts, so a grant never
+outlives the policy it was given under.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from hashlib import sha256
+from typing import Any
+
+from cairn.core import events as ev
+from cairn.core.guard import call_key, canonical
+from cairn.core.messages import Record
+from cairn.core.policy import Verdict
+from cairn.core.rules import Problem, Rules, ToolSpec
+from cairn.core.state import Call, RunState
+from cairn.errors import ErrorClass
+
+BLOCK_RUNG = 1
+SHOWN_NAMES = 40
+
+
+class Go(Record, gc=True):
+    """It may run, with these arguments, by this rule."""
+
+    spec: ToolSpec
+    arguments: dict[str, Any]
+    rule: str
+
+
+class Ask(Record, gc=True):
+    """A person must say yes first."""
+
+    spec: ToolSpec
+    arguments: dict[str, Any]
+    rule: str
+
+
+def call_digest(tool: str, arguments: str) -> str:
+    """What an approval is bound to: the tool and its arguments, whatever their spelling."""
+    return sha256(tool.encode() + b"\0" + canonical(arguments)).hexdigest()[:32]
+
+
+def judge(state: RunState, call: Call, rules: Rules) -> Go | Ask | ev.ToolRejected:
+    """What may become of a call now."""
+    spec = rules.tools.get(call.tool)
+    if spec is None:
+        return _invalid(state, call, rules, ErrorClass.UNKNOWN_TOOL, unknown_tool(call.tool, rules))
+    arguments = spec.check(call.arguments)
+    if isinstance(arguments, Problem):
+        return _invalid(state, call, rules, arguments.error_class, arguments.message)
+    if state.guard.rung >= BLOCK_RUNG and state.guard.repeats(call_key(call.tool, call.arguments)):
+        return _refuse(
+            call,
+            "loop",
+            ErrorClass.LOOP_DETECTED,
+            "this call was already made with the same arguments and brought nothing new",
+            "progress guard",
+        )
+    verdict = _authorise(state, spec, arguments, rules)
+    if verdict.decision == "deny":
+        return _refuse(
+            call,
+            "denied",
+            ErrorClass.PERMISSION_DENIED,
+            f"{spec.name} is not allowed here ({verdict.rule})",
+            verdict.rule,
+        )
+    if verdict.decision == "allow":
+        return Go(spec=spec, arguments=arguments, rule=verdict.rule)
+    if call.granted and call.digest == call_digest(call.tool, call.arguments):
+        return Go(spec=spec, arguments=arguments, rule=f"approval {call.approval}")
+    if state.created is not None and state.created.approvals == "none":
+        return _refuse(
+            call,
+            "denied",
+            ErrorClass.PERMISSION_DENIED,
+            f"{spec.name} needs a person's approval and this run takes none ({verdict.rule})",
+            verdict.rule,
+        )
+    return Ask(spec=spec, arguments=arguments, rule=verdict.rule)
+
+
+def _authorise(state: RunState, spec: ToolSpec, arguments: dict[str, Any], rules: Rules) -> Verdict:
+    if state.created is not None and state.created.kind == "query" and spec.effect != "read":
+        return Verdict(decision="deny", rule="task kind: query")
+    try:
+        verdict = rules.policy.judge(spec.name, spec.effect, arguments)
+    except Exception as error:  # a policy that fails must not let anything through
+        return Verdict(decision="deny", rule=f"policy failed: {type(error).__name__}: {error}")
+    if spec.effect == "dangerous" and verdict.decision == "allow":
+        return Verdict(decision="ask", rule="floor: dangerous")
+    return verdict
+
+
+def unknown_tool(name: str, rules: Rules) -> str:
+    """What a model is told that asked for a tool which is not there."""
+    known = sorted(rules.tools)
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    shown = ", ".join(known[:SHOWN_NAMES]) or "none"
+    return f"there is no tool {name[:80]!r}.{hint} The tools are: {shown}"
+
+
+def _invalid(
+    state: RunState, call: Call, rules: Rules, error_class: ErrorClass, message: str
+) -> ev.ToolRejected:
+    tries = {f"{error_class.value}:repair": state.repairs.get(call.name, 0)}
+    rung = rules.ladder.choose(error_class, tries, frozenset({"repair", "end"}))
+    return ev.ToolRejected(
+        call=call.id,
+        kind="invalid",
+        error_class=error_class,
+        message=message,
+        disposition=rung.disposition,
+    )
+
+
+def _refuse(
+    call: Call, kind: str, error_class: ErrorClass, message: str, rule: str
+) -> ev.ToolRejected:
+    return ev.ToolRejected(
+        call=call.id,
+        kind=kind,  # type: ignore[arg-type]  # only the literals above are passed
+        error_class=error_class,
+        message=message,
+        rule=rule,
+    )

@@ -1,0 +1,69 @@
+"""A list that is only ever added to, shared by all its earlier versions.
+
+`added` behaves as if it copied: an older version never sees what a newer one added. It costs
+O(1) all the same, because versions share one list and each knows its own length; only the
+second branch from the same version copies. That keeps a turn's work independent of a run's
+length without giving up values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class History(Sequence[T], Generic[T]):
+    """An immutable sequence with cheap growth."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: Sequence[T] = ()) -> None:
+        self._items: list[T] = list(items)
+        self._length = len(self._items)
+
+    def added(self, item: T) -> History[T]:
+        """This history and one more item; this one stays as it is."""
+        new: History[T] = History.__new__(History)
+        items = self._items
+        if len(items) != self._length:  # somebody else has gone on from here: branch off
+            items = items[: self._length]
+        items.append(item)
+        if items[self._length] is not item:  # another thread went on from here at this moment
+            items = [*items[: self._length], item]
+        new._items = items
+        new._length = self._length + 1
+        return new
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self._items[i] for i in range(*index.indices(self._length))]
+        if index < 0:
+            index += self._length
+        if not 0 <= index < self._length:
+            raise IndexError(index)
+        return self._items[index]
+
+    def __iter__(self) -> Iterator[T]:
+        items = self._items
+        for i in range(self._length):
+            yield items[i]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, History):
+            return NotImplemented
+        return self._length == other._length and self[:] == other[:]
+
+    def __hash__(self) -> int:
+        return hash((self._length, self[-1] if self._length else None))
+
+    def __repr__(self) -> str:
+        return f"History({self[:]!r})"

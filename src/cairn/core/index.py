@@ -1,0 +1,102 @@
+"""The index row of a run: what lists, inboxes and workers look for without folding.
+
+It is written in the transaction of the events it follows from and can be rebuilt from them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cairn.core.lifecycle import CallStatus
+from cairn.core.messages import Record
+from cairn.core.state import RunState, waits, wake_at
+from cairn.errors import ErrorClass
+
+
+class Pending(Record):
+    """Something a run waits for from people.
+
+    Args:
+        id: What to name when deciding it: `run/3` for a request, `run/c4` for an unknown effect.
+        kind: What is wanted.
+        call: The tool call it is about, empty for a question of the runtime.
+        tool: The tool's name.
+        detail: The arguments as the model wrote them, or what is unknown.
+        digest: Binds a decision to what was shown.
+        expires_at: Microseconds since 1970, 0 for never.
+    """
+
+    id: str
+    kind: Literal["approval", "input", "takeover", "in_doubt"]
+    call: str = ""
+    tool: str = ""
+    detail: str = ""
+    digest: str = ""
+    expires_at: int = 0
+
+    def __str__(self) -> str:
+        verb = {
+            "approval": f"cairn approve {self.id}",
+            "input": f"cairn answer {self.id} TEXT",
+            "takeover": f"cairn resolve {self.id} --happened --result TEXT",
+            "in_doubt": f"cairn resolve {self.id} --happened | --not-happened | --give-up",
+        }[self.kind]
+        return f"{self.id}: {self.kind} {self.tool}({self.detail}) - {verb}"
+
+
+class Index(Record):
+    """What the run table shows of a run."""
+
+    status: str
+    wake_at: int = 0
+    waits: tuple[str, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    steps: int = 0
+    tokens: int = 0
+    micro_usd: int = 0
+
+
+def index_of(state: RunState) -> Index:
+    """The index row that follows from a state."""
+    return Index(
+        status=state.status.value,
+        wake_at=wake_at(state),
+        waits=tuple(sorted(waits(state))),
+        pending=pending_of(state),
+        steps=state.spent.steps,
+        tokens=state.usage.tokens,
+        micro_usd=state.usage.micro_usd,
+    )
+
+
+def pending_of(state: RunState) -> tuple[Pending, ...]:
+    """All that waits for people, in order; unknown effects stay listed after the end."""
+    found: list[Pending] = []
+    for call in state.calls.values():
+        if call.status is CallStatus.TAKEOVER:
+            doubt = call.error_class is ErrorClass.IN_DOUBT
+            found.append(
+                Pending(
+                    id=f"{state.run}/{call.id}",
+                    kind="in_doubt" if doubt else "takeover",
+                    call=call.id,
+                    tool=call.tool,
+                    detail=call.arguments,
+                )
+            )
+        elif state.end is None and call.status in {CallStatus.ASKING, CallStatus.QUESTION}:
+            asking = call.status is CallStatus.ASKING
+            found.append(
+                Pending(
+                    id=f"{state.run}/{call.approval}",
+                    kind="approval" if asking else "input",
+                    call=call.id,
+                    tool=call.tool,
+                    detail=call.arguments,
+                    digest=call.digest,
+                    expires_at=call.expires_at if asking else 0,
+                )
+            )
+    if state.question and state.end is None:
+        found.append(Pending(id=f"{state.run}/{state.question}", kind="input"))
+    return tuple(found)

@@ -1,0 +1,143 @@
+"""Bounds on a run, what it has used, and what a request reserves before it is made."""
+
+from __future__ import annotations
+
+from cairn.core.messages import Record
+
+SAFETY_TENTHS = 13
+"""Estimated input is reserved at 1.3 times (law 7), written in tenths to stay in integers."""
+MIN_OUTPUT_TOKENS = 256
+"""A request that could answer in fewer tokens than this is not worth making."""
+
+
+class Limits(Record):
+    """The bounds of one run; every one has a default.
+
+    Args:
+        steps: Turns and tasks.
+        calls: Tool calls started.
+        calls_per_reply: Tool calls in one reply; a reply with more runs nothing.
+        running_s: Running time in seconds, waits excluded.
+        tokens: Input and output tokens, cached ones included.
+        micro_usd: Money in millionths of a US dollar.
+        errors_in_row: Turns in a row whose errors the model was told.
+        no_progress: Turns without progress before the guard's first hint.
+        depth: How deep runs may start child runs.
+        fan_out: How many children may work at the same time.
+    """
+
+    steps: int = 50
+    calls: int = 200
+    calls_per_reply: int = 16
+    running_s: int = 1800
+    tokens: int = 2_000_000
+    micro_usd: int = 5_000_000
+    errors_in_row: int = 5
+    no_progress: int = 3
+    depth: int = 3
+    fan_out: int = 8
+
+    def narrowed(self, other: Limits) -> Limits:
+        """The stricter of the two, field by field."""
+        return Limits(
+            **{f: min(getattr(self, f), getattr(other, f)) for f in self.__struct_fields__}
+        )
+
+
+class Usage(Record):
+    """Tokens in disjoint buckets, and their cost in millionths of a US dollar."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    micro_usd: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, whatever their bucket."""
+        return (
+            self.input_tokens
+            + self.cached_tokens
+            + self.cache_write_tokens
+            + self.output_tokens
+            + self.reasoning_tokens
+        )
+
+
+class Price(Record):
+    """Price per million tokens, in millionths of a US dollar (so 1 USD is 1_000_000)."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    version: str = ""
+
+    def cost(self, usage: Usage) -> int:
+        """What `usage` costs, in millionths of a US dollar, rounded up."""
+        total = (
+            usage.input_tokens * self.input
+            + usage.cached_tokens * self.cached
+            + usage.cache_write_tokens * self.cache_write
+            + (usage.output_tokens + usage.reasoning_tokens) * self.output
+        )
+        return -(-total // 1_000_000)
+
+
+FREE = Price()
+WORST_CASE = Price(
+    input=30_000_000,
+    output=180_000_000,
+    cached=30_000_000,
+    cache_write=37_500_000,
+    version="worst-case",
+)
+"""What an unknown price is counted at unless the deployment sets another (law 7)."""
+
+
+class Reservation(Record):
+    """What a request may use at most, set aside before it is made."""
+
+    input_tokens: int
+    output_tokens: int
+    micro_usd: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+
+def reserve(
+    *, input_tokens: int, max_output: int, price: Price, tokens_left: int, micro_usd_left: int
+) -> Reservation | str:
+    """Set aside what a request may use, or name the limit that is reached.
+
+    The output limit is lowered until the reservation fits the rest; under
+    `MIN_OUTPUT_TOKENS` the limit counts as reached.
+    """
+    guarded = -(-input_tokens * SAFETY_TENTHS // 10)
+    room = tokens_left - guarded
+    if room < MIN_OUTPUT_TOKENS:
+        return "tokens"
+    output = min(max_output, room)
+    input_cost = -(-guarded * price.input // 1_000_000)
+    if price.output > 0:
+        affordable = (micro_usd_left - input_cost) * 1_000_000 // price.output
+        if affordable < MIN_OUTPUT_TOKENS:
+            return "micro_usd"
+        output = min(output, affordable)
+    elif input_cost > micro_usd_left:
+        return "micro_usd"
+    cost = input_cost + -(-output * price.output // 1_000_000)
+    return Reservation(input_tokens=guarded, output_tokens=output, micro_usd=cost)
+
+
+def estimate_tokens(text: str) -> int:
+    """A careful guess of how many tokens a text is: four Latin letters or one wide letter each."""
+    if text.isascii():
+        return len(text) // 4 + 1
+    wide = sum(1 for ch in text if ch > "\u2e7f")
+    return wide + (len(text) - wide) // 3 + 1

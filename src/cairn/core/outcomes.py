@@ -1,0 +1,318 @@
+"""From what came back to the event that records it, with the ladder's choice inside.
+
+The shell performs, measures and hands the bare outcome in; what it means is decided here, once,
+so that the journal says what is done about every fault.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cairn.core import events as ev
+from cairn.core.ladder import RETRY_AFTER_CAP_US, backoff_us
+from cairn.core.lifecycle import CallStatus
+from cairn.core.limits import Usage
+from cairn.core.messages import CallPart, Part, Reasoning, Record, Text, clean
+from cairn.core.rules import GRACE_US, ModelSpec, Problem, Rules, ToolSpec
+from cairn.core.state import Call, RunState
+from cairn.errors import ErrorClass
+
+EXCERPT = 2_000
+CUT = frozenset({"length", "max_tokens", "max_output_tokens", "incomplete"})
+REFUSED = frozenset({"content_filter", "refusal", "safety", "blocked"})
+
+
+class Fault(Record):
+    """A failed model attempt, as the adapter saw it."""
+
+    error_class: ErrorClass
+    message: str
+    retry_after_us: int = 0
+    request_id: str = ""
+
+
+class Reply(Record):
+    """A whole reply, as the adapter saw it; calls are (name, argument text, provider id)."""
+
+    parts: tuple[Part, ...] = ()
+    calls: tuple[tuple[str, str, str], ...] = ()
+    finish: str = "stop"
+    usage: Usage = Usage()
+    request_id: str = ""
+    first_token_us: int = 0
+
+
+# ---------------------------------------------------------------- model
+
+
+def model_outcome(
+    state: RunState, rules: Rules, outcome: Reply | Fault, now: int, latency_us: int, jitter: float
+) -> ev.ModelCompleted | ev.ModelFailed:
+    """The event for what a model request brought."""
+    spec = rules.models[min(state.model, len(rules.models) - 1)]
+    if isinstance(outcome, Fault):
+        return _fault(state, rules, outcome, now, latency_us, jitter)
+    usage = _priced(outcome.usage, spec)
+    wrong = _wrong(state, outcome)
+    if wrong is None:
+        return ev.ModelCompleted(
+            parts=_parts(state, rules, outcome),
+            usage=usage,
+            finish=outcome.finish,
+            latency_us=latency_us,
+            first_token_us=outcome.first_token_us,
+            request_id=outcome.request_id,
+            price=spec.price.version,
+        )
+    error_class, note = wrong
+    failed = _fault(
+        state, rules, Fault(error_class=error_class, message=note), now, latency_us, jitter
+    )
+    return ev.ModelFailed(
+        error_class=error_class,
+        message=f"{note} {_excerpt(outcome)}".strip(),
+        disposition=failed.disposition,
+        note=f"[runtime] {note}" if failed.disposition == "repair" else "",
+        usage=usage,
+        latency_us=latency_us,
+        retry_at=failed.retry_at,
+        request_id=outcome.request_id,
+    )
+
+
+def lost_model(state: RunState, rules: Rules) -> ev.ModelFailed:
+    """The event for a request whose process died: charged at its reservation."""
+    reserved = state.request.reserved if state.request is not None else None
+    rung = rules.ladder.choose(
+        ErrorClass.STREAM_INTERRUPTED, state.tries, frozenset({"retry", "end"})
+    )
+    return ev.ModelFailed(
+        error_class=ErrorClass.STREAM_INTERRUPTED,
+        message="the process died before the reply came",
+        disposition=rung.disposition,
+        lost=True,
+        usage=Usage(
+            input_tokens=reserved.input_tokens,
+            output_tokens=reserved.output_tokens,
+            micro_usd=reserved.micro_usd,
+        )
+        if reserved
+        else Usage(),
+    )
+
+
+def _priced(usage: Usage, spec: ModelSpec) -> Usage:
+    if not spec.price.input and not spec.price.output:
+        return usage
+    return Usage(
+        input_tokens=usage.input_tokens,
+        cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        micro_usd=spec.price.cost(usage),
+    )
+
+
+def _wrong(state: RunState, reply: Reply) -> tuple[ErrorClass, str] | None:
+    """What makes a reply unusable, whatever else it holds; nothing of it is executed then."""
+    if reply.finish in REFUSED:
+        return ErrorClass.CONTENT_FILTERED, "The provider refused to answer."
+    if reply.finish in CUT:
+        return (
+            ErrorClass.TRUNCATED_OUTPUT,
+            (
+                "Your last reply was cut off at the output limit and nothing of it was executed. "
+                "Send less at once: shorter text, smaller arguments, fewer calls."
+            ),
+        )
+    cap = state.limits.calls_per_reply
+    if len(reply.calls) > cap:
+        return (
+            ErrorClass.MALFORMED_OUTPUT,
+            (
+                f"Your last reply held {len(reply.calls)} tool calls; at most {cap} are allowed "
+                "in one reply. None was executed."
+            ),
+        )
+    if any(not name.strip() for name, _, _ in reply.calls):
+        return ErrorClass.MALFORMED_OUTPUT, "Your last reply held a tool call without a name."
+    if not reply.calls and not any(isinstance(p, Text) and p.content.strip() for p in reply.parts):
+        return (
+            ErrorClass.EMPTY_OUTPUT,
+            "Your last reply was empty. Call a tool or give your final answer.",
+        )
+    return None
+
+
+def _fault(
+    state: RunState, rules: Rules, fault: Fault, now: int, latency_us: int, jitter: float
+) -> ev.ModelFailed:
+    possible = {"retry", "repair", "end"}
+    if state.model + 1 < len(rules.models):
+        possible.add("switch")
+    rung = rules.ladder.choose(fault.error_class, state.tries, frozenset(possible))
+    retry_at = 0
+    if rung.disposition == "retry":
+        used = state.tries.get(f"{fault.error_class.value}:retry", 0)
+        wait = backoff_us(rung.backoff_us, used, jitter)
+        retry_at = now + max(wait, min(fault.retry_after_us, RETRY_AFTER_CAP_US))
+    return ev.ModelFailed(
+        error_class=fault.error_class,
+        message=clean(fault.message)[:EXCERPT],
+        disposition=rung.disposition,
+        note=f"[runtime] {clean(fault.message)[:EXCERPT]}" if rung.disposition == "repair" else "",
+        latency_us=latency_us,
+        retry_at=retry_at,
+        request_id=fault.request_id,
+    )
+
+
+def _excerpt(reply: Reply) -> str:
+    text = "".join(p.content for p in reply.parts if isinstance(p, Text))
+    names = ", ".join(name for name, _, _ in reply.calls[:5])
+    shown = clean(" ".join(filter(None, (text, names))))[:200]
+    return f"It began: {shown!r}" if shown else ""
+
+
+def _parts(state: RunState, rules: Rules, reply: Reply) -> tuple[Part, ...]:
+    said: list[Part] = [_cleaned(p) for p in reply.parts]
+    placed: list[tuple[CallPart, ToolSpec | None, str | None]] = []
+    for n, (name, arguments, alias) in enumerate(reply.calls, state.last_call + 1):
+        text = clean(arguments)
+        spec = rules.tools.get(name)
+        key = _conflict_key(spec, text)
+        after = tuple(part.id for part, other, k in placed if _ordered(spec, key, other, k))
+        call = CallPart(id=f"c{n}", name=clean(name), arguments=text, alias=alias, after=after)
+        placed.append((call, spec, key))
+    return (*said, *(part for part, _, _ in placed))
+
+
+def _cleaned(part: Part) -> Part:
+    if isinstance(part, Text):
+        return Text(clean(part.content))
+    if isinstance(part, Reasoning):
+        return Reasoning(content=clean(part.content), opaque=part.opaque)
+    return part
+
+
+def _conflict_key(spec: ToolSpec | None, arguments: str) -> str | None:
+    if spec is None or spec.conflict_key is None:
+        return None
+    values = spec.check(arguments)
+    if isinstance(values, Problem):
+        return None
+    try:
+        return str(spec.conflict_key(values))
+    except Exception:  # a key that cannot be told only costs overlap
+        return None
+
+
+def _ordered(
+    spec: ToolSpec | None, key: str | None, other: ToolSpec | None, other_key: str | None
+) -> bool:
+    """Whether a call must wait for an earlier one of the same reply."""
+    if spec is None or other is None:
+        return False
+    if spec.effect == "read" and other.effect == "read":
+        return False
+    return key is None or other_key is None or key == other_key
+
+
+# ---------------------------------------------------------------- tool
+
+
+def tool_failed(  # noqa: PLR0913 - one outcome, each fact by its name
+    state: RunState,
+    rules: Rules,
+    call: Call,
+    *,
+    error_class: ErrorClass,
+    message: str,
+    not_done: bool,
+    now: int,
+    duration_us: int,
+    jitter: float,
+) -> ev.ToolFailed:
+    """The event for a known failure: the tool raised, and the effect is certain not to be open.
+
+    `not_done` says that nothing happened, so that it may be tried again whatever its recovery.
+    """
+    spec = rules.tools.get(call.tool)
+    possible = {"repair", "degrade", "ask_user", "takeover", "end"}
+    again = not_done or call.recovery in {"repeat", "keyed"}
+    if again:
+        possible.add("retry")
+    fallback = spec.fallback if spec is not None else ""
+    if fallback and fallback in rules.tools and fallback != call.tool:
+        possible.add("switch")
+    tries = dict(call.tries)
+    used = tries.get(f"{error_class.value}:retry", 0)
+    if again and spec is not None and used < spec.retries:
+        disposition, base = "retry", spec.backoff_us
+    else:
+        tries[f"{error_class.value}:retry"] = used - spec.retries if spec is not None else used
+        rung = rules.ladder.choose(error_class, tries, frozenset(possible))
+        disposition, base = rung.disposition, rung.backoff_us
+    return ev.ToolFailed(
+        call=call.id,
+        error_class=error_class,
+        message=clean(message)[:EXCERPT],
+        disposition=disposition,  # type: ignore[arg-type]  # rungs hold the same literals
+        switch_to=fallback if disposition == "switch" else "",
+        duration_us=duration_us,
+        retry_at=now + backoff_us(base, used, jitter) if disposition == "retry" else 0,
+    )
+
+
+def tool_unknown(
+    call: Call,
+    spec: ToolSpec | None,
+    *,
+    reason: Any,
+    now: int,
+    gone: bool,
+    message: str = "",
+    duration_us: int = 0,
+) -> ev.ToolUnknown:
+    """The event for a call whose effect may have happened.
+
+    `gone` says that its executor and child processes are proven dead: then "it did not happen"
+    may be said as soon as the tool has settled, else only after its time-out and a grace (law 4).
+    """
+    settle = spec.settle_us if spec is not None else 0
+    timeout = spec.timeout_us if spec is not None else 0
+    opens = now if gone else call.started_at + timeout + GRACE_US
+    return ev.ToolUnknown(
+        call=call.id,
+        reason=reason,
+        message=clean(message)[:EXCERPT],
+        not_before=opens + settle,
+        duration_us=duration_us,
+    )
+
+
+def lost_events(
+    state: RunState, rules: Rules, now: int, gone: dict[str, bool]
+) -> list[tuple[int, ev.Event]]:
+    """Outcomes for all that the journal calls in flight, said by an owner who took over.
+
+    The predecessor is dead or was given up; `gone` tells per call whether that is proven.
+    """
+    found: list[tuple[int, ev.Event]] = []
+    if state.request is not None:
+        found.append((state.step, lost_model(state, rules)))
+    if state.task is not None and not state.task.lost:
+        found.append((state.task.step, ev.StepLost()))
+    for call in state.calls.values():
+        if call.status is CallStatus.STARTED:
+            fact = tool_unknown(
+                call,
+                rules.tools.get(call.tool),
+                reason="lost",
+                now=now,
+                gone=gone.get(call.id, False),
+                message="the process died while the tool was at work",
+            )
+            found.append((call.step, fact))
+    return found

@@ -1,0 +1,85 @@
+"""What a finished or waiting run says of itself in plain words, whatever its status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cairn.core import events as ev
+from cairn.core.decide import CITATION
+from cairn.core.lifecycle import CallStatus, Status
+from cairn.core.messages import CallPart, Record, Source
+from cairn.core.state import RunState
+
+SHOWN = 20
+DONE: dict[type, str] = {
+    ev.ToolCompleted: "done",
+    ev.ToolFailed: "failed",
+    ev.ToolRejected: "not done",
+}
+
+
+class Citation(Record):
+    """A source the answer cites, by the mark it is cited with."""
+
+    mark: str
+    source: Source
+
+
+class ArtifactRef(Record):
+    """A content the run made; read it with `Runtime.artifact`."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int
+
+
+def cited(text: str, sources: Iterable[Source]) -> tuple[Citation, ...]:
+    """The sources that `text` cites, in the order it first names them."""
+    numbered = list(sources)
+    marks = dict.fromkeys(int(n) for n in CITATION.findall(text))
+    return tuple(
+        Citation(mark=f"s{n}", source=numbered[n - 1]) for n in marks if 1 <= n <= len(numbered)
+    )
+
+
+def summary(state: RunState, entries: Iterable[ev.Entry]) -> str:
+    """What was done, what was not, and what nobody knows."""
+    names: dict[str, str] = {}
+    fates: dict[str, str] = {}
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, ev.ModelCompleted):
+            names.update({p.id: p.name for p in event.parts if isinstance(p, CallPart)})
+        elif type(event) in DONE:
+            fates[event.call] = DONE[type(event)]
+        elif isinstance(event, ev.ToolResolved) and event.verdict == "happened":
+            fates[event.call] = "done"
+    for call in state.calls.values():
+        if not call.closed:
+            fates[call.id] = "unknown" if _doubtful(call.status) else "not done"
+        elif call.status is CallStatus.DENIED:
+            fates[call.id] = "refused"
+    lines = [f"Run {state.run}: {_status_line(state)}"]
+    for fate in ("done", "failed", "refused", "not done", "unknown"):
+        found = [f"{names.get(c, '?')} ({c})" for c, f in fates.items() if f == fate]
+        if found:
+            more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+            lines.append(f"{fate.capitalize()}: {', '.join(found[:SHOWN])}{more}")
+    return "\n".join(lines)
+
+
+def _doubtful(status: CallStatus) -> bool:
+    return status in {CallStatus.TAKEOVER, CallStatus.UNKNOWN, CallStatus.STARTED}
+
+
+def _status_line(state: RunState) -> str:
+    end = state.end
+    if end is None:
+        return f"{state.status.value}."
+    if end.status is Status.STOPPED:
+        return f"stopped. {end.message or end.limit}."
+    if end.status is Status.FAILED:
+        name = end.error_class.value if end.error_class else "internal"
+        return f"failed ({name}). {end.message}"
+    return f"{end.status.value}. {end.message}".strip()

@@ -1,0 +1,299 @@
+"""What a run is at some point of its journal, and the status that follows from it."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import msgspec
+
+from cairn.core import events as ev
+from cairn.core.guard import Guard
+from cairn.core.history import History
+from cairn.core.lifecycle import CLOSED, PERSON, CallStatus, Status
+from cairn.core.limits import Limits, Usage, estimate_tokens
+from cairn.core.messages import (
+    CallPart,
+    Message,
+    Part,
+    PlanItem,
+    Principal,
+    Reasoning,
+    Record,
+    ResultPart,
+    Text,
+)
+from cairn.errors import ErrorClass
+
+CALL_OVERHEAD_TOKENS = 8
+
+
+class Call(Record):
+    """A tool call of the open turn, and how it stands."""
+
+    id: str
+    name: str
+    """The tool the model asked for."""
+    arguments: str
+    step: int
+    origin: str
+    """The run that first requested it; with the id it makes the idempotency key."""
+    after: tuple[str, ...] = ()
+    status: CallStatus = CallStatus.REQUESTED
+    tool: str = ""
+    """The tool that runs: the asked one, or its fallback."""
+    effect: ev.Effect = "dangerous"
+    recovery: ev.Recovery = "once"
+    attempt: int = 0
+    tries: tuple[tuple[str, int], ...] = ()
+    """How often each rung of the ladder was used, by `class:disposition`."""
+    approval: int = 0
+    granted: bool = False
+    digest: str = ""
+    expires_at: int = 0
+    started_at: int = 0
+    first_started_at: int = 0
+    retry_at: int = 0
+    not_before: int = 0
+    reason: str = ""
+    """Why it is unknown, or what a probe said of it."""
+    result: str = ""
+    """What the model is told, once it is closed."""
+    error_class: ErrorClass | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self.status in CLOSED
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: the same for every attempt, other for every call."""
+        return sha256(f"{self.origin}\0{self.id}".encode()).hexdigest()[:32]
+
+
+class Task(Record):
+    """The task that is running, or was running when its process died."""
+
+    name: str
+    step: int
+    recovery: ev.Recovery = "repeat"
+    attempt: int = 1
+    lost: bool = False
+
+
+class End(Record):
+    """How and why a run ended."""
+
+    status: Status
+    error_class: ErrorClass | None = None
+    limit: str = ""
+    message: str = ""
+    answer: int = 0
+    degraded: tuple[str, ...] = ()
+
+
+class Spent(Record):
+    """What the run has used so far, beside tokens and money."""
+
+    steps: int = 0
+    calls: int = 0
+    running_us: int = 0
+
+
+class RunState(Record, gc=True):
+    """A run folded from its journal. Values only; `evolve` makes the next one."""
+
+    run: str
+    seq: int = 0
+    at: int = 0
+    status: Status = Status.QUEUED
+    created: ev.RunCreated | None = None
+    limits: Limits = Limits()
+    parent: ev.RunRef | None = None
+    paused: bool = False
+    cancel: str | None = None
+    end: End | None = None
+    failing: End | None = None
+    """An end that is due as soon as nothing is in flight."""
+
+    excess: str = ""
+    """A limit that a refused call would have passed; the run ends when its turn is closed."""
+
+    messages: History[Message] = History()
+    tokens: int = 0
+    """Estimated size of the messages, corrected by what providers measured."""
+    blocks: dict[str, str] = {}
+    tools: str = ""
+
+    step: int = 0
+    request: ev.ModelRequested | None = None
+    model: int = 0
+    """Index of the model in use: 0 the first choice, then its fallbacks."""
+    replies: int = 0
+    """Model outcomes that really came; what a scripted model picks its reply by."""
+    tries: dict[str, int] = {}
+    attempts: int = 0
+    """Attempts already made for the present turn; 0 when the next request opens a new one."""
+    retry_at: int = 0
+    answer: int = 0
+    """Seq of a reply that may be the final answer, 0 if there is none."""
+    answer_text: str = ""
+    checked: tuple[str, ...] = ()
+    task: Task | None = None
+
+    calls: dict[str, Call] = {}
+    last_call: int = 0
+    requests: int = 0
+    """Number of the last approval or question."""
+    question: int = 0
+    """A question of the runtime itself that is open."""
+    queued: dict[int, tuple[Part, ...]] = {}
+
+    usage: Usage = Usage()
+    spent: Spent = Spent()
+    errors_in_row: int = 0
+    repairs: dict[str, int] = {}
+    guard: Guard = Guard()
+    plan: tuple[PlanItem, ...] = ()
+    sources: int = 0
+    artifacts: History[int] = History()
+    """Seq of the event that made each artifact."""
+    degraded: tuple[str, ...] = ()
+
+    @property
+    def agent(self) -> str:
+        """Name of the agent that works on it."""
+        return self.created.agent if self.created else ""
+
+    @property
+    def principal(self) -> Principal:
+        """For whom it works."""
+        return self.created.principal if self.created else Principal()
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether something was started that has no outcome yet."""
+        return (
+            self.request is not None
+            or (self.task is not None and not self.task.lost)
+            or any(c.status is CallStatus.STARTED for c in self.calls.values())
+        )
+
+
+def is_open(state: RunState, call: Call) -> bool:
+    """Whether every call that must end before this one has ended."""
+    return all(state.calls[a].closed for a in call.after if a in state.calls)
+
+
+def waits(state: RunState) -> frozenset[str]:
+    """What news the run would need: approval, input, takeover, in_doubt, retry_at."""
+    found: set[str] = set()
+    for call in state.calls.values():
+        if call.status is CallStatus.ASKING:
+            found.add("approval")
+        elif call.status is CallStatus.QUESTION:
+            found.add("input")
+        elif call.status is CallStatus.TAKEOVER:
+            found.add("in_doubt" if call.error_class is ErrorClass.IN_DOUBT else "takeover")
+        elif _times(call):
+            found.add("retry_at")
+    if state.question:
+        found.add("input")
+    if state.retry_at and not found:
+        found.add("retry_at")
+    return frozenset(found)
+
+
+def wake_at(state: RunState) -> int:
+    """When time itself is news: the earliest retry or expiry, 0 for never."""
+    times = [_times(c) for c in state.calls.values()]
+    times += [c.expires_at for c in state.calls.values() if c.status is CallStatus.ASKING]
+    times.append(state.retry_at)
+    return min((t for t in times if t), default=0)
+
+
+def status_of(state: RunState) -> Status:
+    """The status that follows from everything else in the state."""
+    if state.end is not None:
+        return state.end.status
+    if state.paused:
+        return Status.PAUSED
+    if state.step == 0 and state.cancel is None and state.failing is None:
+        return Status.QUEUED
+    return Status.RUNNING if _performable(state) else Status.WAITING
+
+
+def _performable(state: RunState) -> bool:
+    if state.request is not None or state.cancel is not None or state.failing is not None:
+        return True
+    if state.task is not None:
+        return True
+    if state.calls:
+        return any(_moves(state, call) for call in state.calls.values())
+    return not state.question and not state.retry_at
+
+
+def _moves(state: RunState, call: Call) -> bool:
+    if call.closed or call.status in PERSON:
+        return False
+    if call.status is CallStatus.STARTED:
+        return True
+    return not _times(call) and is_open(state, call)
+
+
+def _times(call: Call) -> int:
+    """When a call may go on, if it waits for time: a retry, or a probe that must not be early."""
+    if call.status is CallStatus.RETRYING:
+        return call.retry_at
+    if call.status is CallStatus.UNKNOWN and call.recovery == "probe":
+        return max(call.not_before, 1)
+    return 0
+
+
+def transcript(state: RunState) -> tuple[Message, ...]:
+    """The folded messages with every open call answered, so that a later run can go on."""
+    done = tuple(state.messages)
+    if not state.calls:
+        return done
+    return (*done, results_message(state.calls))
+
+
+def results_message(calls: dict[str, Call]) -> Message:
+    """One message that answers each call once, in the order they were written."""
+    parts = tuple(
+        ResultPart(id=c.id, result=c.result, ok=c.status is CallStatus.COMPLETED)
+        if c.closed
+        else ResultPart(id=c.id, result=OPEN_NOTES.get(c.status, OPEN_NOTE), ok=False)
+        for c in calls.values()
+    )
+    return Message(role="tool", parts=parts)
+
+
+OPEN_NOTE = "Not executed: the run ended before this call was started."
+OPEN_NOTES = {
+    CallStatus.TAKEOVER: "Unknown: the call was started and its effect may have happened.",
+    CallStatus.UNKNOWN: "Unknown: the call was started and its effect may have happened.",
+    CallStatus.STARTED: "Unknown: the call was started and its effect may have happened.",
+}
+
+
+def tokens_of(message: Message) -> int:
+    """Estimated tokens of a message."""
+    total = 4
+    for part in message.parts:
+        if type(part) is Text or type(part) is Reasoning:
+            total += estimate_tokens(part.content)
+        elif type(part) is ResultPart:
+            total += estimate_tokens(part.result) + CALL_OVERHEAD_TOKENS
+        elif type(part) is CallPart:
+            total += estimate_tokens(part.arguments) + CALL_OVERHEAD_TOKENS
+    return total
+
+
+def add_message(state: RunState, message: Message) -> RunState:
+    """One more message at the end of the history."""
+    return msgspec.structs.replace(
+        state,
+        messages=state.messages.added(message),
+        tokens=state.tokens + tokens_of(message),
+    )

@@ -1,0 +1,187 @@
+"""Folds for people: `timeline` is a run as steps, attempts and calls, `changes` its moves.
+
+Every event of the journal is somewhere in a timeline: in the attempt, call or approval it
+belongs to, or as a note of the step it fell into. Kinds of event that nobody tells of in
+particular become notes, so nothing is ever lost from sight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from cairn.core import events as ev
+from cairn.core.evolve import evolve
+from cairn.core.evolve_calls import plain
+from cairn.core.lifecycle import CallStatus
+from cairn.core.messages import Reasoning, calls_of, text_of
+from cairn.core.state import RunState
+from cairn.core.views_calls import CALL_TELLERS
+from cairn.core.views_fold import Timeline, change_of, fault_of, noted
+from cairn.core.views_shapes import (
+    CallView,
+    Change,
+    Fault,
+    ModelAttempt,
+    RunView,
+    TaskAttempt,
+)
+
+replace = msgspec.structs.replace
+_S = CallStatus
+_NEVER_STARTED = frozenset({_S.REQUESTED, _S.ASKING, _S.QUESTION, _S.APPROVED, _S.RETRYING})
+
+
+def timeline(entries: Iterable[ev.Entry], run: str = "") -> RunView:
+    """The run that `entries`, from the first on, tell of; `run` is its id.
+
+    Raises:
+        CorruptJournal: they do not start with `run.created`.
+        IllegalTransition: they are no legal history.
+    """
+    told = Timeline(run)
+    for entry in entries:
+        told.move(entry)
+        _TELLERS.get(type(entry.event), noted)(told, entry, entry.event)
+    return told.view()
+
+
+def changes(entries: Iterable[ev.Entry], run: str = "") -> tuple[Change, ...]:
+    """Every move of the run's status, the first one into existence."""
+    state, before = RunState(run=run), None
+    found: list[Change] = []
+    for entry in entries:
+        state = evolve(state, entry)
+        if state.status is not before:
+            found.append(change_of(before, state, entry))
+            before = state.status
+    return tuple(found)
+
+
+# ---------------------------------------------------------------- run and step
+
+
+def _created(told: Timeline, entry: ev.Entry, event: ev.RunCreated) -> None:
+    told.first_at = entry.at
+
+
+def _forked(told: Timeline, entry: ev.Entry, event: ev.RunForked) -> None:
+    """What was open in the parent goes on here; its end, if any, is not ours."""
+    told.ended_at = 0
+    noted(told, entry, event)
+
+
+def _ended(told: Timeline, entry: ev.Entry, event: ev.Event) -> None:
+    told.ended_at = entry.at
+    for call in tuple(told.calls.values()):
+        if call.status in _NEVER_STARTED:
+            told.calls[call.id] = replace(call, status=_S.CANCELLED, ended_at=entry.at)
+
+
+def _task_started(told: Timeline, entry: ev.Entry, event: ev.StepStarted) -> None:
+    step = told.step(entry, kind="task", name=event.name)
+    attempt = TaskAttempt(seq=entry.seq, at=entry.at, n=event.attempt)
+    told.steps[step.number] = replace(step, tasks=(*step.tasks, attempt))
+
+
+def _task_ended(
+    told: Timeline, entry: ev.Entry, event: ev.StepCompleted | ev.StepFailed | ev.StepLost
+) -> None:
+    step = told.step(entry)
+    if not step.tasks:
+        return
+    last = replace(step.tasks[-1], ended_at=entry.at)
+    match event:
+        case ev.StepCompleted():
+            last = replace(
+                last,
+                fate="completed",
+                duration_us=event.duration_us,
+                output="" if event.output == ev.EMPTY else plain(event.output),
+            )
+        case ev.StepFailed():
+            last = replace(
+                last, fate="failed", duration_us=event.duration_us, fault=fault_of(event)
+            )
+        case ev.StepLost():
+            last = replace(last, fate="lost")
+    told.steps[step.number] = replace(step, tasks=(*step.tasks[:-1], last))
+
+
+# ---------------------------------------------------------------- model
+
+
+def _requested(told: Timeline, entry: ev.Entry, event: ev.ModelRequested) -> None:
+    step = told.step(entry)
+    attempt = ModelAttempt(
+        seq=entry.seq, at=entry.at, n=event.attempt, model=event.model, reserved=event.reserved
+    )
+    told.steps[step.number] = replace(step, attempts=(*step.attempts, attempt))
+
+
+def _reply(told: Timeline, entry: ev.Entry, **fields: Any) -> None:
+    step = told.step(entry)
+    if step.attempts:
+        last = replace(step.attempts[-1], **fields)
+        told.steps[step.number] = replace(step, attempts=(*step.attempts[:-1], last))
+
+
+def _replied(told: Timeline, entry: ev.Entry, event: ev.ModelCompleted) -> None:
+    _reply(
+        told,
+        entry,
+        fate="completed",
+        ended_at=entry.at,
+        latency_us=event.latency_us,
+        first_token_us=event.first_token_us,
+        usage=event.usage,
+        finish=event.finish,
+        request_id=event.request_id,
+        text=text_of(event.parts),
+        reasoning="".join(p.content for p in event.parts if isinstance(p, Reasoning)),
+    )
+    for part in calls_of(event.parts):
+        told.calls[part.id] = CallView(
+            id=part.id, name=part.name, arguments=part.arguments, step=entry.step, at=entry.at
+        )
+
+
+def _model_failed(told: Timeline, entry: ev.Entry, event: ev.ModelFailed) -> None:
+    _reply(
+        told,
+        entry,
+        fate="lost" if event.lost else "failed",
+        ended_at=entry.at,
+        latency_us=event.latency_us,
+        usage=event.usage,
+        request_id=event.request_id,
+        fault=fault_of(event),
+    )
+
+
+def _model_rejected(told: Timeline, entry: ev.Entry, event: ev.ModelRejected) -> None:
+    """The answer is refused: it is the last reply's, whatever checks ran after it."""
+    fault = Fault(error_class=event.error_class, message=event.note, disposition=event.disposition)
+    turn = max((n for n, step in told.steps.items() if step.attempts), default=0)
+    if turn:
+        *earlier, last = told.steps[turn].attempts
+        attempts = (*earlier, replace(last, rejection=fault))
+        told.steps[turn] = replace(told.steps[turn], attempts=attempts)
+
+
+_TELLERS: dict[type[ev.Event], Callable[[Timeline, ev.Entry, Any], None]] = {
+    ev.RunCreated: _created,
+    ev.RunForked: _forked,
+    **dict.fromkeys(ev.TERMINAL, _ended),
+    ev.StepStarted: _task_started,
+    ev.StepCompleted: _task_ended,
+    ev.StepFailed: _task_ended,
+    ev.StepLost: _task_ended,
+    ev.ModelRequested: _requested,
+    ev.ModelCompleted: _replied,
+    ev.ModelFailed: _model_failed,
+    ev.ModelRejected: _model_rejected,
+    **CALL_TELLERS,
+}

@@ -1,0 +1,215 @@
+"""What events tell of tool calls: the part of `views` that knows a call's life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cairn.core import events as ev
+from cairn.core.evolve_calls import plain
+from cairn.core.lifecycle import CallStatus
+from cairn.core.views_fold import Timeline, fault_of, noted
+from cairn.core.views_shapes import Approval, CallAttempt, Question, Settlement
+from cairn.core.views_words import words
+
+replace = msgspec.structs.replace
+_S = CallStatus
+
+
+def _started(told: Timeline, entry: ev.Entry, event: ev.ToolStarted) -> None:
+    known = told.calls[event.call]
+    attempt = CallAttempt(
+        seq=entry.seq,
+        at=entry.at,
+        n=event.attempt,
+        tool=event.tool or (known.attempts[-1].tool if known.attempts else known.name),
+        rule=event.rule,
+        effect=event.effect,
+        recovery=event.recovery,
+    )
+    fields: dict[str, Any] = {"status": _S.STARTED, "attempts": (*known.attempts, attempt)}
+    if not known.verdict:
+        fields |= {"verdict": "allow", "rule": event.rule}
+    told.call(event.call, entry, **fields)
+
+
+def _tool_completed(told: Timeline, entry: ev.Entry, event: ev.ToolCompleted) -> None:
+    told.attempt(
+        event.call,
+        entry,
+        "completed",
+        duration_us=event.duration_us,
+        micro_usd=event.micro_usd,
+    )
+    told.call(
+        event.call,
+        entry,
+        status=_S.COMPLETED,
+        result="" if event.result == ev.EMPTY and event.sources else plain(event.result),
+        artifact=event.artifact,
+        sources=len(event.sources),
+        ended_at=entry.at,
+    )
+
+
+def _tool_failed(told: Timeline, entry: ev.Entry, event: ev.ToolFailed) -> None:
+    fault = fault_of(event)
+    told.attempt(event.call, entry, "failed", duration_us=event.duration_us, fault=fault)
+    match event.disposition:
+        case "retry" | "switch":
+            told.call(event.call, entry, status=_S.RETRYING)
+        case "takeover" | "ask_user":
+            told.call(event.call, entry, status=_S.TAKEOVER)
+        case "repair" | "degrade" | "end":
+            told.call(event.call, entry, status=_S.FAILED, result=event.message, ended_at=entry.at)
+
+
+def _rejected(told: Timeline, entry: ev.Entry, event: ev.ToolRejected) -> None:
+    known = told.calls[event.call]
+    told.call(
+        event.call,
+        entry,
+        status=_S.REJECTED,
+        verdict=known.verdict or "reject",
+        rule=known.rule or event.rule or event.kind,
+        fault=fault_of(event),
+        ended_at=entry.at,
+    )
+
+
+def _unknown(told: Timeline, entry: ev.Entry, event: ev.ToolUnknown) -> None:
+    doubt = f"{event.reason}: {event.message}" if event.message else event.reason
+    told.attempt(event.call, entry, "unknown", duration_us=event.duration_us, doubt=doubt)
+    once = told.state.calls[event.call].status is _S.TAKEOVER
+    told.call(event.call, entry, status=_S.TAKEOVER if once else _S.UNKNOWN)
+
+
+def _takeover(told: Timeline, entry: ev.Entry, event: ev.TakeoverRequested) -> None:
+    told.call(event.call, entry, status=_S.TAKEOVER)
+    noted(told, entry, event)
+
+
+def _resolved(told: Timeline, entry: ev.Entry, event: ev.ToolResolved) -> None:
+    told.settled(
+        event.call,
+        Settlement(
+            seq=entry.seq,
+            at=entry.at,
+            verdict=event.verdict,
+            by=event.by,
+            actor=entry.actor,
+            evidence=event.evidence,
+        ),
+    )
+    match event.verdict:
+        case "happened":
+            result = plain(event.result) if event.result != ev.EMPTY else ""
+            told.call(event.call, entry, status=_S.COMPLETED, result=result, ended_at=entry.at)
+        case "not_happened" if told.ended_at:
+            told.call(event.call, entry, status=_S.FAILED, ended_at=entry.at)
+        case "not_happened":
+            told.call(event.call, entry, status=_S.RETRYING)
+        case "unknown" | "given_up":
+            told.call(event.call, entry, status=_S.TAKEOVER)
+
+
+def _late(told: Timeline, entry: ev.Entry, event: ev.ToolLate) -> None:
+    known = told.calls.get(event.call)
+    if known is None:
+        noted(told, entry, event)
+        return
+    settlement = Settlement(
+        seq=entry.seq, at=entry.at, verdict="late", by="tool", evidence=words(event)
+    )
+    told.settled(event.call, settlement)
+    now = told.state.calls.get(event.call)
+    if known.status in {_S.UNKNOWN, _S.TAKEOVER} and (now is None or now.closed):
+        status = _S.COMPLETED if event.ok else _S.FAILED
+        result = plain(event.result) if event.ok else event.message
+        told.call(event.call, entry, status=status, result=result, ended_at=entry.at)
+
+
+# ---------------------------------------------------------------- people
+
+
+def _asks(told: Timeline, entry: ev.Entry, event: ev.ApprovalRequested) -> None:
+    known = told.calls[event.call]
+    told.asked[event.n] = event.call
+    approval = Approval(
+        n=event.n, at=entry.at, rule=event.rule, digest=event.digest, expires_at=event.expires_at
+    )
+    told.call(
+        event.call,
+        entry,
+        status=_S.ASKING,
+        verdict=known.verdict or "ask",
+        rule=known.rule or event.rule,
+        approvals=(*known.approvals, approval),
+    )
+
+
+def _decided(
+    told: Timeline,
+    entry: ev.Entry,
+    event: ev.ApprovalGranted | ev.ApprovalDenied | ev.ApprovalExpired,
+) -> None:
+    call = told.asked[event.n]
+    *earlier, last = told.calls[call].approvals
+    granted = isinstance(event, ev.ApprovalGranted)
+    expired = isinstance(event, ev.ApprovalExpired)
+    decided = replace(
+        last,
+        decision="granted" if granted else "expired" if expired else "denied",
+        decided_at=entry.at,
+        actor=entry.actor,
+        message=event.message,
+    )
+    closed: dict[str, Any] = {} if granted else {"ended_at": entry.at}
+    status = _S.APPROVED if granted else _S.DENIED
+    told.call(call, entry, status=status, approvals=(*earlier, decided), **closed)
+
+
+def _question(told: Timeline, entry: ev.Entry, event: ev.InputRequested) -> None:
+    if not event.call:
+        noted(told, entry, event)
+        return
+    told.asked[event.n] = event.call
+    question = Question(n=event.n, at=entry.at, text=event.question)
+    told.call(event.call, entry, status=_S.QUESTION, question=question)
+
+
+def _answered(told: Timeline, entry: ev.Entry, event: ev.InputAnswered) -> None:
+    call = told.asked.get(event.n, "")
+    question = told.calls[call].question if call else None
+    if question is None:
+        noted(told, entry, event)
+        return
+    answered = replace(question, answer=event.text, answered_at=entry.at, actor=entry.actor)
+    told.call(
+        call,
+        entry,
+        status=_S.COMPLETED,
+        question=answered,
+        result=event.text,
+        ended_at=entry.at,
+    )
+
+
+CALL_TELLERS: dict[type[ev.Event], Callable[[Timeline, ev.Entry, Any], None]] = {
+    ev.ToolStarted: _started,
+    ev.ToolCompleted: _tool_completed,
+    ev.ToolFailed: _tool_failed,
+    ev.ToolRejected: _rejected,
+    ev.ToolUnknown: _unknown,
+    ev.ToolResolved: _resolved,
+    ev.ToolLate: _late,
+    ev.TakeoverRequested: _takeover,
+    ev.ApprovalRequested: _asks,
+    ev.ApprovalGranted: _decided,
+    ev.ApprovalDenied: _decided,
+    ev.ApprovalExpired: _decided,
+    ev.InputRequested: _question,
+    ev.InputAnswered: _answered,
+}

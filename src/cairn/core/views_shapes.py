@@ -1,0 +1,239 @@
+"""The shapes that people look at: a run as steps, model attempts and calls, with nothing lost."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cairn.core import events as ev
+from cairn.core.index import Pending
+from cairn.core.lifecycle import CallStatus, Status
+from cairn.core.limits import Limits, Reservation, Usage
+from cairn.core.messages import PlanItem, Record
+from cairn.core.state import End
+from cairn.errors import ErrorClass
+
+Fate = Literal["open", "completed", "failed", "lost", "unknown"]
+StepStatus = Literal["running", "waiting", "completed", "failed"]
+
+
+class Fault(Record):
+    """What went wrong, and what was done about it."""
+
+    error_class: ErrorClass
+    message: str
+    disposition: ev.Disposition
+    retry_at: int = 0
+
+
+class ModelAttempt(Record):
+    """One request to a model and what came back; `rejection` says why it was no final answer."""
+
+    seq: int
+    at: int
+    n: int
+    model: str
+    reserved: Reservation
+    fate: Fate = "open"
+    ended_at: int = 0
+    latency_us: int = 0
+    first_token_us: int = 0
+    usage: Usage = Usage()
+    finish: str = ""
+    request_id: str = ""
+    text: str = ""
+    reasoning: str = ""
+    fault: Fault | None = None
+    rejection: Fault | None = None
+
+
+class CallAttempt(Record):
+    """One start of a tool and what is known of it; `rule` is what allowed it."""
+
+    seq: int
+    at: int
+    n: int
+    tool: str
+    rule: str
+    effect: ev.Effect
+    recovery: ev.Recovery
+    fate: Fate = "open"
+    ended_at: int = 0
+    duration_us: int = 0
+    micro_usd: int = 0
+    fault: Fault | None = None
+    doubt: str = ""
+    """Why nobody knows whether it happened."""
+
+
+class TaskAttempt(Record):
+    """One run of a task of the deployer's own code."""
+
+    seq: int
+    at: int
+    n: int
+    fate: Fate = "open"
+    ended_at: int = 0
+    duration_us: int = 0
+    output: str = ""
+    fault: Fault | None = None
+
+
+class Approval(Record):
+    """A request for approval and what people made of it."""
+
+    n: int
+    at: int
+    rule: str
+    digest: str
+    expires_at: int
+    decision: Literal["open", "granted", "denied", "expired"] = "open"
+    decided_at: int = 0
+    actor: str = ""
+    message: str = ""
+
+
+class Question(Record):
+    """A question to people; `answer` is None while it is open."""
+
+    n: int
+    at: int
+    text: str
+    answer: str | None = None
+    answered_at: int = 0
+    actor: str = ""
+
+
+class Settlement(Record):
+    """What a person, a probe or a late outcome said of an unknown effect."""
+
+    seq: int
+    at: int
+    verdict: Literal["happened", "not_happened", "unknown", "given_up", "late"]
+    by: Literal["person", "probe", "tool"]
+    actor: str = ""
+    evidence: str = ""
+
+
+class CallView(Record):
+    """A tool call with all that happened to it, over every attempt, wait and decision.
+
+    Args:
+        verdict: What the policy said first; `reject` when the call was not fit to be judged.
+        rule: The rule that said so.
+        result: What came of it, as the model or a person would read it.
+        fault: Why it was rejected.
+    """
+
+    id: str
+    name: str
+    arguments: str
+    step: int
+    at: int
+    status: CallStatus = CallStatus.REQUESTED
+    verdict: Literal["", "allow", "ask", "reject"] = ""
+    rule: str = ""
+    approvals: tuple[Approval, ...] = ()
+    question: Question | None = None
+    attempts: tuple[CallAttempt, ...] = ()
+    settlements: tuple[Settlement, ...] = ()
+    result: str = ""
+    artifact: str = ""
+    sources: int = 0
+    fault: Fault | None = None
+    ended_at: int = 0
+
+    @property
+    def duration_us(self) -> int:
+        """How long it was at work, all attempts together."""
+        return sum(a.duration_us for a in self.attempts)
+
+
+class Note(Record):
+    """Any other event, in plain words, where it stands."""
+
+    seq: int
+    at: int
+    name: str
+    text: str
+    actor: str = ""
+
+
+class StepView(Record):
+    """One step: a turn with its model attempts and calls, or a task."""
+
+    number: int
+    kind: Literal["turn", "task"]
+    at: int
+    ended_at: int = 0
+    name: str = ""
+    status: StepStatus = "running"
+    attempts: tuple[ModelAttempt, ...] = ()
+    calls: tuple[CallView, ...] = ()
+    tasks: tuple[TaskAttempt, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def duration_us(self) -> int:
+        """From its first event to its last."""
+        return max(self.ended_at - self.at, 0)
+
+
+class Change(Record):
+    """A move of the run's status, and the event that caused it."""
+
+    seq: int
+    at: int
+    before: Status | None
+    after: Status
+    event: str
+    waits: tuple[str, ...] = ()
+    actor: str = ""
+
+
+class Totals(Record):
+    """What a run has used, and where its time went.
+
+    Args:
+        steps, calls, running_us, usage: As its limits count them.
+        requests: Model requests, retries included.
+        attempts: Starts of tools, retries included.
+        waited_us: Time spent waiting or paused.
+        elapsed_us: From its first event to its last.
+    """
+
+    steps: int = 0
+    calls: int = 0
+    requests: int = 0
+    attempts: int = 0
+    usage: Usage = Usage()
+    running_us: int = 0
+    waited_us: int = 0
+    elapsed_us: int = 0
+
+
+class RunView(Record, gc=True):
+    """A whole run for people.
+
+    Args:
+        at, last_at: Time of its first and last event.
+        notes: Events before the first step.
+        ended_at: Time of its end, 0 while it lives.
+    """
+
+    run: str
+    created: ev.RunCreated
+    at: int
+    last_at: int
+    head: int
+    status: Status
+    limits: Limits
+    steps: tuple[StepView, ...]
+    notes: tuple[Note, ...]
+    changes: tuple[Change, ...]
+    totals: Totals
+    pending: tuple[Pending, ...]
+    plan: tuple[PlanItem, ...] = ()
+    answer: str = ""
+    degraded: tuple[str, ...] = ()
+    end: End | None = None
+    ended_at: int = 0

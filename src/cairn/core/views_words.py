@@ -1,0 +1,270 @@
+"""Events in plain words: one line for each, for logs, traces and lists.
+
+What models and tools wrote stands in these lines as it is; who prints them makes it safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cairn.core import events as ev
+from cairn.core.limits import Usage
+from cairn.core.messages import Part, calls_of, text_of
+
+LONG = 120
+"""Characters of somebody's text that a line shows unless asked for more."""
+SECOND_US = 1_000_000
+
+
+def words(event: ev.Event, long: int = LONG) -> str:
+    """What an event says, in one line; texts in it are cut at `long` characters."""
+    told = _WORDS.get(type(event))
+    if told is not None:
+        return told(event, long)
+    fact = _FACTS.get(type(event))
+    if fact is not None:
+        return fact(event)
+    fields = msgspec.structs.asdict(event)
+    return short(", ".join(f"{k} {v}" for k, v in fields.items() if v), long)
+
+
+def short(text: str, limit: int = LONG) -> str:
+    """A text on one line, cut at `limit` characters."""
+    if len(text) > limit * 8:  # do not split what is cut off anyway
+        text = text[: limit * 8]
+    joined = " ".join(text.split())
+    return joined if len(joined) <= limit else joined[: max(limit - 1, 0)] + "…"
+
+
+def span(us: int) -> str:
+    """A length of time: `7 ms`, `1.2 s`, `3 min 20 s`, `2 h 5 min`, `6 d 4 h`."""
+    if us < SECOND_US:
+        return f"{us / 1000:.0f} ms" if us >= 1000 or not us else "under 1 ms"
+    seconds = us / SECOND_US
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"
+
+
+def money(micro_usd: int) -> str:
+    """An amount: `$0`, `$0.0042`, `$1.25`."""
+    if not micro_usd:
+        return "$0"
+    dollars = micro_usd / 1_000_000
+    return f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.6f}".rstrip("0")
+
+
+def tokens(usage: Usage) -> str:
+    """What a reply used: `812 in (700 cached), 40 out`."""
+    read = usage.input_tokens + usage.cached_tokens + usage.cache_write_tokens
+    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    thought = f" ({usage.reasoning_tokens:,} thinking)" if usage.reasoning_tokens else ""
+    return f"{read:,} in{cached}, {usage.output_tokens + usage.reasoning_tokens:,} out{thought}"
+
+
+def said(parts: tuple[Part, ...], long: int = LONG) -> str:
+    """What a message holds: its text, and the calls it makes."""
+    calls = [f"{c.id} {c.name}({short(c.arguments, long)})" for c in calls_of(parts)]
+    text = short(text_of(parts), long)
+    return " · ".join(filter(None, [f'"{text}"' if text else "", *calls]))
+
+
+def joined(*pieces: str) -> str:
+    """The pieces that hold something, with dots between them."""
+    return " · ".join(filter(None, pieces))
+
+
+# ---------------------------------------------------------------- run and step
+
+
+def _created(e: ev.RunCreated, long: int) -> str:
+    bounds = "" if e.approvals == "ask" else "approvals none"
+    session = f"session {e.session}" if e.session else ""
+    text = short(text_of(e.input), long)
+    return joined(f"{e.agent} for {e.principal.id}", e.kind, session, bounds, f'"{text}"')
+
+
+def _forked(e: ev.RunForked, long: int) -> str:
+    return joined(f"from {e.parent} at event {e.at}", short(e.reason, long))
+
+
+def _failed_run(e: ev.RunFailed, long: int) -> str:
+    return f"{e.error_class.value}: {short(e.message, long)}"
+
+
+def _completed_run(e: ev.RunCompleted, long: int) -> str:
+    degraded = f"degraded: {', '.join(e.degraded)}" if e.degraded else ""
+    return joined(f"the answer is event {e.answer}", degraded)
+
+
+def _step_started(e: ev.StepStarted, long: int) -> str:
+    return joined(f"task {e.name}", _again(e.attempt))
+
+
+def _step_failed(e: ev.StepFailed, long: int) -> str:
+    return joined(_fault(e.error_class.value, e.message, e.disposition, long), span(e.duration_us))
+
+
+# ---------------------------------------------------------------- model
+
+
+def _requested(e: ev.ModelRequested, long: int) -> str:
+    room = f"up to {e.reserved.tokens:,} tokens"
+    cost = f"and {money(e.reserved.micro_usd)}" if e.reserved.micro_usd else ""
+    changed = f"changed: {', '.join(b.name for b in e.blocks)}" if e.blocks else ""
+    return joined(e.model, _again(e.attempt), f"{room} {cost}".strip(), changed)
+
+
+def _replied(e: ev.ModelCompleted, long: int) -> str:
+    cost = money(e.usage.micro_usd) if e.usage.micro_usd else ""
+    return joined(said(e.parts, long), tokens(e.usage), cost, span(e.latency_us))
+
+
+def _model_failed(e: ev.ModelFailed, long: int) -> str:
+    cost = money(e.usage.micro_usd) if e.usage.micro_usd else ""
+    return joined(
+        _fault(e.error_class.value, e.message, e.disposition, long),
+        "charged at its reservation" if e.lost else "",
+        cost,
+        span(e.latency_us),
+    )
+
+
+def _model_rejected(e: ev.ModelRejected, long: int) -> str:
+    return _fault(e.error_class.value, e.note, e.disposition, long)
+
+
+# ---------------------------------------------------------------- tool
+
+
+def _started(e: ev.ToolStarted, long: int) -> str:
+    instead = f"by {e.tool}" if e.tool else ""
+    return joined(e.call, instead, _again(e.attempt), f"{e.effect}, {e.recovery}", f"by {e.rule}")
+
+
+def _tool_completed(e: ev.ToolCompleted, long: int) -> str:
+    cost = money(e.micro_usd) if e.micro_usd else ""
+    kept = f"artifact {e.artifact}" if e.artifact else ""
+    sources = f"{len(e.sources)} sources" if e.sources else ""
+    result = short(_raw(e.result), long)
+    return joined(e.call, result, kept, sources, cost, span(e.duration_us))
+
+
+def _tool_failed(e: ev.ToolFailed, long: int) -> str:
+    other = f"to {e.switch_to}" if e.switch_to else ""
+    fault = _fault(e.error_class.value, e.message, e.disposition, long)
+    return joined(e.call, fault, other, span(e.duration_us))
+
+
+def _rejected(e: ev.ToolRejected, long: int) -> str:
+    rule = f"by {e.rule}" if e.rule else ""
+    fault = _fault(e.error_class.value, e.message, e.disposition, long)
+    return joined(e.call, e.kind, fault, rule)
+
+
+def _unknown(e: ev.ToolUnknown, long: int) -> str:
+    return joined(e.call, f"nobody knows whether it happened ({e.reason})", short(e.message, long))
+
+
+def _resolved(e: ev.ToolResolved, long: int) -> str:
+    result = short(_raw(e.result), long) if e.result != ev.EMPTY else ""
+    return joined(
+        e.call, e.verdict.replace("_", " "), f"says a {e.by}", result, short(e.evidence, long)
+    )
+
+
+def _late(e: ev.ToolLate, long: int) -> str:
+    came = short(_raw(e.result), long) if e.ok else short(e.message, long)
+    return joined(e.call, "came too late", came)
+
+
+# ---------------------------------------------------------------- people and the rest
+
+
+def _asked(e: ev.ApprovalRequested, long: int) -> str:
+    return joined(f"request {e.n} for {e.call}", f"by {e.rule}" if e.rule else "")
+
+
+def _decided(e: ev.ApprovalGranted | ev.ApprovalDenied | ev.ApprovalExpired, long: int) -> str:
+    return joined(f"request {e.n}", short(e.message, long))
+
+
+def _question(e: ev.InputRequested, long: int) -> str:
+    return joined(f"question {e.n}", e.call, short(e.question, long))
+
+
+def _plan(e: ev.PlanUpdated, long: int) -> str:
+    marks = {"open": " ", "doing": ">", "done": "x", "dropped": "-"}
+    return short("; ".join(f"[{marks[i.status]}] {i.text}" for i in e.items), long)
+
+
+def _fault(error_class: str, message: str, disposition: str, long: int) -> str:
+    return f"{error_class}: {short(message, long)} → {disposition}"
+
+
+def _again(attempt: int) -> str:
+    return f"attempt {attempt}" if attempt > 1 else ""
+
+
+def _raw(value: msgspec.Raw) -> str:
+    raw = bytes(value)
+    return str(msgspec.json.decode(raw)) if raw[:1] == b'"' else raw.decode()
+
+
+_WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
+    ev.RunCreated: _created,
+    ev.RunForked: _forked,
+    ev.RunPauseRequested: lambda e, long: short(e.reason, long),
+    ev.RunCancelRequested: lambda e, long: short(e.reason, long),
+    ev.RunCompleted: _completed_run,
+    ev.RunFailed: _failed_run,
+    ev.RunStopped: lambda e, long: joined(e.limit, short(e.message, long)),
+    ev.RunCancelled: lambda e, long: short(e.reason, long),
+    ev.StepStarted: _step_started,
+    ev.StepCompleted: lambda e, long: joined(short(_raw(e.output), long), span(e.duration_us)),
+    ev.StepFailed: _step_failed,
+    ev.ModelRequested: _requested,
+    ev.ModelCompleted: _replied,
+    ev.ModelFailed: _model_failed,
+    ev.ModelRejected: _model_rejected,
+    ev.ToolStarted: _started,
+    ev.ToolCompleted: _tool_completed,
+    ev.ToolFailed: _tool_failed,
+    ev.ToolRejected: _rejected,
+    ev.ToolUnknown: _unknown,
+    ev.ToolResolved: _resolved,
+    ev.ToolLate: _late,
+    ev.ApprovalRequested: _asked,
+    ev.ApprovalGranted: _decided,
+    ev.ApprovalDenied: _decided,
+    ev.ApprovalExpired: _decided,
+    ev.InputQueued: lambda e, long: short(text_of(e.parts), long),
+    ev.InputRequested: _question,
+    ev.InputAnswered: lambda e, long: joined(f"question {e.n}", short(e.text, long)),
+    ev.TakeoverRequested: lambda e, long: joined(e.call, short(e.message, long)),
+    ev.LimitWarned: lambda e, long: joined(e.limit, e.level, short(e.note, long)),
+    ev.PlanUpdated: _plan,
+    ev.ErrorRaised: lambda e, long: joined(
+        f"{e.error_class.value}: {short(e.message, long)}", e.where
+    ),
+}
+_FACTS: dict[type[ev.Event], Callable[[Any], str]] = {
+    ev.RunResumed: lambda _: "",
+    ev.StepLost: lambda _: "the process died inside it",
+    ev.InputGiven: lambda e: f"events {', '.join(map(str, e.seqs))}",
+    ev.RetryScheduled: lambda e: e.subject,
+    ev.LimitReached: lambda e: f"{e.limit}: {e.value:,} of {e.bound:,}",
+    ev.ArtifactCreated: lambda e: joined(e.id, e.name, e.media_type, f"{e.size:,} bytes"),
+    ev.StorePruned: lambda e: joined(e.run, e.status, f"{e.head} events"),
+}
+"""Events that hold nobody's text, and so are never cut."""

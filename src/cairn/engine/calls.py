@@ -1,0 +1,218 @@
+"""Starting tool calls: slots, contexts, and outcomes that come late."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+
+from cairn.agent import Crew
+from cairn.core import events as ev
+from cairn.core.actions import StartCalls
+from cairn.core.commands import Late
+from cairn.core.rules import Problem
+from cairn.core.state import Call
+from cairn.engine.backs import ProbeBack, ToolBack
+from cairn.engine.flights import Flights
+from cairn.engine.host import Host
+from cairn.engine.journal import OpenJournal
+from cairn.engine.load import load, read_artifact
+from cairn.engine.perform import perform_probe, perform_tool
+from cairn.errors import CairnError, ErrorClass
+from cairn.ports import Progress, Store
+from cairn.tools.context import Context
+from cairn.tools.outcome import describe
+from cairn.tools.results import UnserialisableResult, stand_in, to_json
+from cairn.tools.runner import Finish, OnLate, start
+from cairn.tools.slots import SLOTS
+from cairn.tools.tool import Tool
+
+SLOT_WAIT_S = 1.0
+"""How long to wait for a free thread before looking whether the run has news."""
+
+log = logging.getLogger("cairn")
+_late_writes: set[asyncio.Task[None]] = set()
+"""Late outcomes being written, kept here so that they are not collected before they are done."""
+
+
+class CallRunner:
+    """Carries out the calls that one drive of a run was told to start."""
+
+    def __init__(self, store: Store, host: Host, journal: OpenJournal, flights: Flights) -> None:
+        self._store = store
+        self._host = host
+        self._journal = journal
+        self._flights = flights
+        self._deps: Any = None
+        self._has_deps = False
+
+    async def start(self, action: StartCalls, crew: Crew) -> bool:
+        """Journal the intents in one write, then start the calls (law 3).
+
+        A sync tool needs a thread: its intent is written once a slot is held. False when no call
+        could be started yet; the decision is then taken anew.
+        """
+        if not self._has_deps:
+            self._deps = await self._host.deps(self._journal.state)
+            self._has_deps = True
+        taken: list[tuple[int, ev.ToolStarted]] = []
+        held = 0
+        for step, event in action.starts:
+            name = event.tool or self._journal.state.calls[event.call].tool
+            is_async = crew.agent.tools[name].body.is_async
+            if is_async or SLOTS.try_acquire():
+                held += not is_async
+                taken.append((step, event))
+        if not taken:
+            return await self._wait_for_slot()
+        self._journal.decide(taken)
+        launched = False
+        try:
+            launched = await self._journal.flush()
+        finally:
+            if not launched:
+                for _ in range(held):
+                    SLOTS.release()
+        if launched:
+            calls = self._journal.state.calls
+            for _, event in taken:
+                self._launch(calls[event.call], crew)
+        return True
+
+    async def _wait_for_slot(self) -> bool:
+        if self._flights:
+            return False  # one of our own may give a slot back: let it land first
+        await self._journal.flush()
+        try:
+            async with asyncio.timeout(SLOT_WAIT_S):
+                await SLOTS.acquire()
+            SLOTS.release()
+        except TimeoutError:
+            pass
+        await self._journal.catch_up()
+        return True
+
+    def _launch(self, call: Call, crew: Crew) -> None:
+        tool = crew.agent.tools[call.tool]
+        spec = tool.spec
+        arguments = spec.check(call.arguments)
+        timeout_s = spec.timeout_us / 1e6
+        if isinstance(arguments, Problem):  # a check that changed its mind; nothing was called
+            self._flights.launch(call.id, _not_called(call, arguments.message))
+            if not tool.body.is_async:
+                SLOTS.release()
+            return
+        context = self._context(call, timeout_s)
+        running = start(
+            tool.body, arguments, context, on_late=self._late(call), finish=_finish(tool)
+        )
+        work = perform_tool(running, call, context, self._host.clock)
+        self._flights.launch(call.id, work)
+
+    async def probe(self, call: Call, crew: Crew) -> None:
+        """Ask a tool's probe whether a call took effect."""
+        await self._journal.flush()
+        tool = crew.agent.tools[call.tool]
+        arguments = tool.spec.check(call.arguments)
+        key = f"probe {call.id}"
+        if tool.probe is None or isinstance(arguments, Problem):
+            self._flights.launch(key, _no_probe(call))
+            return
+        if not tool.probe.is_async:
+            await SLOTS.acquire()
+        timeout_s = tool.spec.timeout_us / 1e6
+        running = start(tool.probe, arguments, self._context(call, timeout_s))
+        self._flights.launch(key, perform_probe(running, call, timeout_s))
+
+    def _context(self, call: Call, timeout_s: float) -> Context[Any]:
+        state, watchers = self._journal.state, self._host.watchers
+        run, store = state.run, self._store
+
+        def on_progress(message: str, fraction: float | None) -> None:
+            watchers.observe(
+                run, Progress(run=run, call=call.id, message=message, fraction=fraction)
+            )
+
+        async def artifact(wanted: str) -> tuple[str, str] | None:
+            made = await read_artifact(self._journal.state, store, wanted)
+            return None if made is None else (made.name, made.content)
+
+        monotonic = self._host.clock.monotonic_us
+        return Context(
+            run_id=run,
+            session=state.created.session if state.created else "",
+            step=call.step,
+            call_id=call.id,
+            attempt=call.attempt,
+            tool=call.tool,
+            principal=state.principal,
+            key=call.key,
+            deps=self._deps,
+            timeout_s=timeout_s,
+            monotonic=lambda: monotonic() / 1e6,
+            on_progress=on_progress,
+            lock_path=store.lock_path(run, call.id),
+            artifact=artifact,
+            artifacts=len(state.artifacts),
+        )
+
+    def _late(self, call: Call) -> OnLate:
+        def on_late(ok: bool, value: Any) -> None:
+            command = Late(call=call.id, ok=False, message=describe(value))
+            if not ok:
+                pass
+            elif isinstance(value, msgspec.Raw):
+                command = Late(call=call.id, ok=True, result=value)
+            else:
+                command = Late(call=call.id, ok=True, result=_json(value))
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:  # the loop is gone, and the process is about to be
+                log.warning("call %s ended after its process's loop was closed", call.id)
+                return
+            task = loop.create_task(self._write_late(command))
+            _late_writes.add(task)
+            task.add_done_callback(_late_writes.discard)
+
+        return on_late
+
+    async def _write_late(self, command: Late) -> None:
+        run = self._journal.state.run
+        try:
+            seen = await load(self._store, run)
+            await self._store.submit(run, seen, command, self._host.clock.now_us())
+        except CairnError as error:
+            log.warning("the late outcome of %s/%s is lost: %s", run, command.call, error)
+
+
+def _finish(tool: Tool[..., Any]) -> Finish | None:
+    """What makes a returned value storable, where it was returned."""
+    if tool.spec.sources:
+        return None
+    if tool.spec.effect == "read":
+        return to_json
+    return _json
+
+
+def _json(value: Any) -> msgspec.Raw:
+    """The value as JSON; for an effect that has happened, at least words that say so."""
+    try:
+        return to_json(value)
+    except UnserialisableResult as error:
+        return stand_in(error)
+
+
+async def _not_called(call: Call, message: str) -> ToolBack:
+    return ToolBack(
+        call=call.id,
+        kind="failed",
+        error_class=ErrorClass.INVALID_ARGUMENTS,
+        message=message,
+        not_done=True,
+    )
+
+
+async def _no_probe(call: Call) -> ProbeBack:
+    return ProbeBack(call=call.id, verdict="unknown", message="the tool has no probe any more")

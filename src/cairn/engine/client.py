@@ -1,0 +1,276 @@
+"""The verbs that need no agent: hand a task over, decide what waits, read what was done.
+
+Each appends one fact and returns; whoever drives the run goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from typing import Literal
+from uuid import uuid4
+
+import msgspec
+
+from cairn.core import commands as cmd
+from cairn.core import events as ev
+from cairn.core.evolve import evolve
+from cairn.core.index import Pending, index_of
+from cairn.core.limits import Limits
+from cairn.core.messages import Part, Principal, Record, Text, clean
+from cairn.core.state import RunState
+from cairn.engine.load import fold_entries, load
+from cairn.errors import ConfigError, IllegalTransition, RunConflict, SessionBusy, UnknownRun
+from cairn.ports import Clock, NewRun, RunFilter, RunInfo, Store
+
+RUN_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+RUN_ID_LENGTH = 64
+RESERVED = "store"
+
+
+class Task(Record, gc=True):
+    """What is handed over: the input, for whom, under which bounds."""
+
+    agent: str
+    input: tuple[Part, ...]
+    principal: Principal = Principal()
+    session: str = ""
+    limits: Limits = Limits()
+    kind: ev.TaskKind = "operate"
+    approvals: Literal["ask", "none"] = "ask"
+    on_loop: Literal["stop", "ask"] = "stop"
+
+    @property
+    def digest(self) -> str:
+        """Hash of what makes two tasks the same: agent, input and principal."""
+        same = msgspec.json.encode([self.agent, self.input, self.principal], order="sorted")
+        return sha256(same).hexdigest()[:32]
+
+
+def check_run_id(run: str) -> str:
+    """The id itself, if it is one.
+
+    Raises:
+        ConfigError: it is empty, too long, reserved, or has other characters.
+    """
+    fits = 0 < len(run) <= RUN_ID_LENGTH and RUN_ID_CHARS.issuperset(run)
+    if not fits or run == RESERVED:
+        raise ConfigError(
+            "id",
+            f"{run!r} is no run id",
+            "Use 1 to 64 of letters, digits, '.', '_' and '-'; 'store' is reserved",
+        )
+    return run
+
+
+def parts_of(given: str | Part | tuple[Part, ...] | list[Part]) -> tuple[Part, ...]:
+    """Input as message parts; text is made storable."""
+    if isinstance(given, str):
+        return (Text(clean(given)),)
+    parts = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not parts or not all(isinstance(p, Text) for p in parts):
+        raise ConfigError("input", "it is neither text nor text parts", "Pass a string")
+    return tuple(Text(clean(p.content)) for p in parts if isinstance(p, Text))
+
+
+class Client:
+    """Asks and reads. Needs a store and nothing else."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self._clock = clock
+
+    # ---------------------------------------------------------------- hand over
+
+    async def start(self, task: Task, run: str = "") -> str:
+        """Hand a task over and return its run id. The same task under the same id is one run.
+
+        Raises:
+            RunConflict: the id is taken by another task.
+            SessionBusy: the session has an active run.
+            ConfigError: the id is none.
+        """
+        run = check_run_id(run) if run else new_id()
+        for _ in range(3):  # the session may move between looking and creating
+            created = await self._created(task)
+            entry = ev.Entry(seq=1, at=self._clock.now_us(), event=created)
+            state = evolve(RunState(run=run), entry)
+            new = NewRun(
+                run=run,
+                agent=task.agent,
+                digest=task.digest,
+                session=task.session,
+                principal=task.principal.id,
+            )
+            found = await self.store.create(new, [entry], index_of(state))
+            if found is None:
+                return run
+            if found.digest != task.digest:
+                raise RunConflict(
+                    f"run {run!r} exists with another agent, input or principal; "
+                    "take another id, or pass what it was started with"
+                )
+            return run
+        raise SessionBusy(task.session, run)
+
+    async def _created(self, task: Task) -> ev.RunCreated:
+        previous: ev.RunRef | None = None
+        consumes: tuple[int, ...] = ()
+        extra: tuple[Part, ...] = ()
+        if task.session:
+            last = await self.store.session_head(task.session)
+            if last is not None:
+                state = await load(self.store, last.run)
+                if state.principal.id != task.principal.id or (
+                    state.principal.tenant != task.principal.tenant
+                ):
+                    raise UnknownRun(f"there is no session {task.session!r}")
+                if state.end is None:
+                    raise SessionBusy(task.session, last.run)
+                previous = ev.RunRef(run=last.run, seq=state.seq)
+                consumes = tuple(state.queued)
+                extra = tuple(p for parts in state.queued.values() for p in parts)
+        return ev.RunCreated(
+            agent=task.agent,
+            input=(*extra, *task.input),
+            digest=task.digest,
+            principal=task.principal,
+            session=task.session,
+            previous=previous,
+            consumes=consumes,
+            limits=task.limits,
+            kind=task.kind,
+            approvals=task.approvals,
+            on_loop=task.on_loop,
+        )
+
+    async def retry(self, run: str, new: str = "", limits: Limits | None = None) -> str:
+        """A new run that goes on from just before the end of an ended one.
+
+        Raises:
+            IllegalTransition: the run is not over, or it completed.
+            UnknownRun: there is no such run.
+        """
+        entries = await self.store.read(run)
+        state = await fold_entries(self.store, run, entries)
+        if state.end is None or state.end.status.value == "completed":
+            raise IllegalTransition(
+                f"run {run} is {state.status.value}; only a failed, stopped or cancelled run "
+                "can be retried"
+            )
+        last = next(e.seq for e in reversed(entries) if isinstance(e.event, ev.TERMINAL))
+        at = last - 1
+        before = await fold_entries(self.store, run, entries[:at])
+        new = check_run_id(new) if new else new_id()
+        entry = ev.Entry(
+            seq=at + 1,
+            at=max(self._clock.now_us(), before.at),
+            event=ev.RunForked(run=new, parent=run, at=at, limits=limits, reason="retry"),
+        )
+        after = evolve(before, entry)
+        info = await self.store.info(run)
+        created = NewRun(
+            run=new,
+            agent=state.agent,
+            digest=info.digest,
+            session=info.session,
+            principal=info.principal,
+            parent=run,
+            parent_at=at,
+        )
+        found = await self.store.create(created, [entry], index_of(after))
+        if found is not None and (found.parent != run or found.parent_at != at):
+            raise RunConflict(f"run {new!r} exists and is no retry of {run!r}")
+        return new
+
+    # ---------------------------------------------------------------- decide
+
+    async def submit(self, run: str, command: cmd.Command, actor: str = "") -> RunState:
+        """Add one fact to a run, checked against its journal in the same write.
+
+        Raises:
+            UnknownRun, Refused, IllegalTransition: it does not fit; nothing was changed.
+        """
+        seen = await load(self.store, run)
+        now = self._clock.now_us()
+        state, _ = await self.store.submit(run, seen, command, now, actor)
+        return state
+
+    async def approve(
+        self, request: str, message: str = "", actor: str = "", digest: str = ""
+    ) -> RunState:
+        """Let the call of this request run, once, as shown."""
+        run, n = split_request(request)
+        return await self.submit(run, cmd.Approve(n=n, message=message, digest=digest), actor)
+
+    async def deny(self, request: str, message: str = "", actor: str = "") -> RunState:
+        """Refuse the call of this request; the model reads the message."""
+        run, n = split_request(request)
+        return await self.submit(run, cmd.Deny(n=n, message=clean(message)), actor)
+
+    async def answer(self, request: str, text: str, actor: str = "") -> RunState:
+        """Answer a question."""
+        run, n = split_request(request)
+        return await self.submit(run, cmd.Answer(n=n, text=clean(text)), actor)
+
+    async def resolve(
+        self,
+        call: str,
+        verdict: Literal["happened", "not_happened", "given_up"],
+        result: msgspec.Raw = ev.EMPTY,
+        evidence: str = "",
+        actor: str = "",
+    ) -> RunState:
+        """Say what came of a call whose effect is unknown, named `run/c4`."""
+        run, _, call_id = call.rpartition("/")
+        if not run or call_id[:1] != "c":
+            raise ConfigError("call", f"{call!r} names no call", "Write it as RUN/c4")
+        command = cmd.Resolve(
+            call=call_id, verdict=verdict, result=result, evidence=clean(evidence)
+        )
+        return await self.submit(run, command, actor)
+
+    # ---------------------------------------------------------------- read
+
+    async def runs(self, where: RunFilter | None = None) -> list[RunInfo]:
+        """The run table, newest first."""
+        return await self.store.runs(where or RunFilter())
+
+    async def pending(self) -> list[Pending]:
+        """What waits for people, over all runs."""
+        return await self.store.pending()
+
+    async def follow(self, run: str, after: int = 0) -> AsyncIterator[ev.Entry]:
+        """Entries as they are written, until the run is over or waits for people."""
+        while True:
+            info = await self.store.info(run)
+            for entry in await self.store.read(run, after=after):
+                after = entry.seq
+                yield entry
+            if settled(info) and info.head <= after:
+                return
+            await self.store.changed(run, after, 5.0)
+
+
+def settled(info: RunInfo) -> bool:
+    """Whether a run has an end, or needs people or a resume to go on."""
+    if info.status in {"queued", "running"}:
+        return False
+    return not (info.status == "waiting" and "retry_at" in info.waits)
+
+
+def split_request(request: str) -> tuple[str, int]:
+    """`order-7/1` as run and number.
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    run, _, number = request.rpartition("/")
+    if not run or not number.isdecimal():
+        raise ConfigError("request", f"{request!r} names no request", "Write it as RUN/1")
+    return run, int(number)
+
+
+def new_id() -> str:
+    """A fresh run id."""
+    return uuid4().hex[:20]

@@ -1,0 +1,84 @@
+"""What a process lends to the runs it drives: agents, dependencies, time, and who watches."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cairn.agent import Agent, Crew, prepare
+from cairn.core.ladder import DEFAULT_LADDER, Ladder
+from cairn.core.messages import Record
+from cairn.core.policy import DEFAULT_POLICY, Policy
+from cairn.core.state import RunState
+from cairn.engine.clock import SystemClock
+from cairn.engine.watchers import Watchers
+from cairn.errors import ConfigError, UnknownAgent
+from cairn.ports import Clock
+
+
+class Deployment(Record, gc=True):
+    """What the deployer decides for all runs of a runtime.
+
+    Args:
+        policy: What may run unasked.
+        ladder: What is done about each class of fault.
+        deps: Value, or function of a Principal (sync or async), that tools get as `ctx.deps`;
+            built once per run and process, never journaled.
+    """
+
+    policy: Policy = DEFAULT_POLICY
+    ladder: Ladder = DEFAULT_LADDER
+    deps: Any = None
+
+
+class Host:
+    """The process's side of driving runs. One per runtime; used by all its runs at once."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        deployment: Deployment,
+        clock: Clock | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.agents = dict(agents)
+        self.clock: Clock = clock or SystemClock()
+        self.jitter = jitter
+        self.draining = False
+        self._deployment = deployment
+        self._crews: dict[str, Crew] = {}
+        self.watchers = Watchers()
+
+    def crew(self, name: str) -> Crew:
+        """The agent of this name, made ready once.
+
+        Raises:
+            UnknownAgent: this process does not know it.
+        """
+        crew = self._crews.get(name)
+        if crew is None:
+            agent = self.agents.get(name)
+            if agent is None:
+                known = ", ".join(sorted(self.agents)) or "none"
+                raise UnknownAgent(f"there is no agent {name!r} here (known: {known})")
+            deployment = self._deployment
+            crew = prepare(agent, deployment.policy, deployment.ladder)
+            self._crews[name] = crew
+        return crew
+
+    async def deps(self, state: RunState) -> Any:
+        """What the tools of this run get as `ctx.deps`."""
+        deps = self._deployment.deps
+        if not callable(deps):
+            return deps
+        takes = len(inspect.signature(deps).parameters)
+        if takes > 1:
+            raise ConfigError(
+                "Runtime.deps",
+                f"the factory takes {takes} arguments",
+                "Give a function of one Principal, or of nothing",
+            )
+        made = deps(state.principal) if takes else deps()
+        return await made if inspect.isawaitable(made) else made

@@ -1,0 +1,148 @@
+"""A run's journal, open for its owner: the state as it will be, and what is not written yet.
+
+Outcomes and decisions are kept apart. When somebody else's event came in between (`Moved`), the
+outcomes are appended again behind it, and the decisions are dropped: they must be taken anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cairn.core import events as ev
+from cairn.core.evolve import evolve, fold
+from cairn.core.index import index_of
+from cairn.core.state import RunState
+from cairn.engine.watchers import Watchers
+from cairn.errors import ErrorClass, IllegalTransition, Moved, StoreBusy
+from cairn.ports import Clock, Store
+
+PATIENCE = 6
+"""How often a busy store is tried again, 10 s each: an outcome once known is not given up."""
+Steps = Iterable[tuple[int, ev.Event]]
+
+
+class OpenJournal:
+    """The owner's side of one run between claim and release.
+
+    Attributes:
+        state: The state with everything said so far, written or not.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        state: RunState,
+        epoch: int,
+        clock: Clock,
+        watchers: Watchers,
+    ) -> None:
+        self.state = state
+        self._store = store
+        self._written = state
+        self._epoch = epoch
+        self._clock = clock
+        self._watchers = watchers
+        self._entries: list[ev.Entry] = []
+        self._outcomes: list[tuple[int, ev.Event]] = []
+        self._released = False
+
+    @property
+    def dirty(self) -> bool:
+        """Whether something is not written yet."""
+        return bool(self._entries)
+
+    @property
+    def head(self) -> int:
+        """The last seq that is known to be durable."""
+        return self._written.seq
+
+    def record(self, outcomes: Steps) -> None:
+        """Take in what came back from outside; it is written come what may."""
+        for step, outcome in outcomes:
+            event = outcome
+            try:
+                self._add(step, event)
+            except IllegalTransition:
+                event = _leftover(outcome)
+                self._add(step, event)
+            self._outcomes.append((step, event))
+
+    def decide(self, decisions: Steps) -> None:
+        """Take in what was decided; void if the journal has moved meanwhile."""
+        for step, event in decisions:
+            self._add(step, event)
+
+    def _add(self, step: int, event: ev.Event) -> None:
+        state = self.state
+        entry = ev.Entry(
+            seq=state.seq + 1, at=max(self._clock.now_us(), state.at), event=event, step=step
+        )
+        self.state = evolve(state, entry)
+        self._entries.append(entry)
+
+    async def flush(self, *, release: bool = False) -> bool:
+        """Write what is not written; False when decisions were dropped on the way.
+
+        Raises:
+            Fenced: somebody else owns the run now.
+            StoreError: nothing of it was acknowledged.
+        """
+        intact = True
+        busy = 0
+        while self._entries or (release and not self._released):
+            entries, state = self._entries, self.state
+            try:
+                await self._store.append(
+                    state.run, self._epoch, entries, index_of(state), release=release
+                )
+            except Moved:
+                intact = await self._catch_up() and intact
+                continue
+            except StoreBusy:
+                busy += 1
+                if busy >= PATIENCE:
+                    raise
+                continue
+            self._released = release
+            self._written = state
+            self._entries = []
+            self._outcomes = []
+            self._show(entries)
+        return intact
+
+    async def catch_up(self) -> bool:
+        """Read what others wrote; False when decisions were dropped on the way."""
+        return await self._catch_up()
+
+    async def _catch_up(self) -> bool:
+        tail = await self._store.read(self._written.run, after=self._written.seq)
+        self.state = self._written = fold(self._written, tail)
+        self._show(tail)
+        outcomes, decided = self._outcomes, len(self._entries) - len(self._outcomes)
+        self._entries, self._outcomes = [], []
+        self.record(outcomes)
+        return decided == 0
+
+    def _show(self, entries: list[ev.Entry]) -> None:
+        run = self.state.run
+        if self._watchers.watched(run):
+            for entry in entries:
+                self._watchers.observe(run, entry)
+
+    def unwritten_outcomes(self) -> list[ev.Event]:
+        """Outcomes that a lost claim left without a place."""
+        return [event for _, event in self._outcomes]
+
+
+def _leftover(event: ev.Event) -> ev.Event:
+    """An outcome that news from elsewhere has made illegal, kept for the record all the same."""
+    if isinstance(event, ev.ToolCompleted):
+        return ev.ToolLate(call=event.call, ok=True, result=event.result)
+    if isinstance(event, ev.ToolFailed):
+        return ev.ToolLate(call=event.call, ok=False, message=event.message)
+
+    return ev.ErrorRaised(
+        error_class=ErrorClass.INTERNAL,
+        message=f"{event.NAME} came when it was no longer allowed",
+        where="journal",
+    )

@@ -1,0 +1,95 @@
+"""From a store to a run's state: fold the journal, behind the conversation it continues."""
+
+from __future__ import annotations
+
+from cairn.core import events as ev
+from cairn.core.evolve import fold
+from cairn.core.history import History
+from cairn.core.messages import CallPart, Message, Part, ResultPart
+from cairn.core.state import RunState, tokens_of, transcript
+from cairn.errors import CorruptJournal
+from cairn.ports import Store
+
+
+async def load(store: Store, run: str) -> RunState:
+    """The run's present state.
+
+    Raises:
+        UnknownRun: there is no such run.
+        CorruptJournal: the journal cannot be read.
+    """
+    entries = await store.read(run)
+    return await fold_entries(store, run, entries)
+
+
+async def fold_entries(store: Store, run: str, entries: list[ev.Entry]) -> RunState:
+    """The state after `entries`, which start at the journal's first."""
+    if not entries or not isinstance(entries[0].event, ev.RunCreated):
+        raise CorruptJournal(f"{run}: the journal does not start with run.created")
+    base = await _conversation(store, entries[0].event.previous)
+    return fold(_begin(run, entries, base), entries)
+
+
+def _begin(run: str, entries: list[ev.Entry], base: RunState | None) -> RunState:
+    """The state before the first entry: empty, or holding the session's conversation so far."""
+    origin = next((e.event.parent for e in entries if isinstance(e.event, ev.RunForked)), run)
+    if base is None:
+        return RunState(run=origin)
+    messages = _renamed(transcript(base), base.run)
+    return RunState(
+        run=origin,
+        messages=History(messages),
+        tokens=sum(map(tokens_of, messages)),
+        sources=base.sources,
+    )
+
+
+async def read_artifact(state: RunState, store: Store, wanted: str) -> ev.ArtifactCreated | None:
+    """One of the run's artifacts by its id, `a3`; None if there is none of this id."""
+    number = wanted[1:]
+    if wanted[:1] != "a" or not number.isdecimal():
+        return None
+    if not 1 <= int(number) <= len(state.artifacts):
+        return None
+    seq = state.artifacts[int(number) - 1]
+    (entry,) = await store.read(state.run, after=seq - 1, upto=seq)
+    made: ev.ArtifactCreated = entry.event
+    return made
+
+
+async def _conversation(store: Store, last: ev.RunRef | None) -> RunState | None:
+    """The state of the session's run before, folded behind all the runs before that one."""
+    chain: list[tuple[str, list[ev.Entry]]] = []
+    while last is not None:
+        entries = await store.read(last.run, upto=last.seq)
+        chain.append((last.run, entries))
+        created = entries[0].event
+        last = created.previous if isinstance(created, ev.RunCreated) else None
+    state: RunState | None = None
+    for run, entries in reversed(chain):
+        state = fold(_begin(run, entries, state), entries)
+    return state
+
+
+def _renamed(messages: tuple[Message, ...], run: str) -> list[Message]:
+    """Messages of an earlier run with call ids that no later run can repeat (law 8)."""
+    return [
+        message
+        if message.role not in {"assistant", "tool"}
+        else Message(role=message.role, parts=tuple(_tagged(p, run) for p in message.parts))
+        for message in messages
+    ]
+
+
+def _tagged(part: Part, run: str) -> Part:
+    if isinstance(part, CallPart) and "." not in part.id:
+        return CallPart(
+            id=f"{run}.{part.id}",
+            name=part.name,
+            arguments=part.arguments,
+            alias=part.alias,
+            after=tuple(f"{run}.{a}" for a in part.after),
+        )
+    if isinstance(part, ResultPart) and "." not in part.id:
+        return ResultPart(id=f"{run}.{part.id}", result=part.result, ok=part.ok)
+    return part

@@ -1,0 +1,132 @@
+"""Driving: one run until it settles, or every run there are agents for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from cairn.engine.advance import advance
+from cairn.engine.client import settled
+from cairn.engine.host import Host
+from cairn.engine.notify import Notifier
+from cairn.errors import CairnError
+from cairn.ports import RunInfo, Store
+
+POLL_S = 1.0
+"""How often a run that somebody else holds, and the run table, are looked at without news."""
+BACKOFF_S = 30.0
+"""How long a run that cannot be driven here is left alone."""
+
+log = logging.getLogger("cairn")
+
+
+async def drive(store: Store, run: str, host: Host, notifier: Notifier | None = None) -> RunInfo:
+    """Drive a run until it is over or needs people. If somebody else drives it, follow.
+
+    Raises:
+        UnknownRun, UnknownAgent, StoreError: as `advance`.
+    """
+    while True:
+        directive = await advance(store, run, host)
+        info = await store.info(run)
+        match directive.kind:
+            case "done":
+                return info
+            case "more":
+                if host.draining:
+                    return info
+            case "wait":
+                if settled(info):
+                    if notifier is not None:
+                        await notifier.waiting(store, run)
+                    return info
+            case "later":
+                wait_us = directive.until - host.clock.now_us()
+                await store.changed(run, directive.head, max(wait_us / 1e6, 0.001))
+                if host.draining:
+                    return info
+            case "busy":
+                if settled(info):
+                    return info
+                await store.changed(run, info.head, POLL_S)
+
+
+class Worker:
+    """Drives all runs of a store that this process has agents for.
+
+    Args:
+        concurrency: Runs driven at the same time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        host: Host,
+        *,
+        concurrency: int = 256,
+        notifier: Notifier | None = None,
+    ) -> None:
+        self._store = store
+        self._host = host
+        self._notifier = notifier
+        self._concurrency = concurrency
+        self._active: dict[str, asyncio.Task[None]] = {}
+        self._left_alone: dict[str, float] = {}
+
+    async def work(self, *, until_idle: bool = False) -> None:
+        """Drive runs until `stop`, or until none is left that could be driven."""
+        if self._notifier is not None:
+            await self._notifier.waiting_all(self._store)
+        token = 0
+        try:
+            while not self._host.draining:
+                started = await self._pick_up()
+                if until_idle and not started and not self._active:
+                    return
+                token = await self._next(token)
+        finally:
+            await self._land()
+
+    async def _next(self, token: int) -> int:
+        """Wait until something was written or a run has settled."""
+        news = asyncio.ensure_future(self._store.news(token, POLL_S))
+        await asyncio.wait({news, *self._active.values()}, return_when=asyncio.FIRST_COMPLETED)
+        if not news.done():
+            news.cancel()
+            return token
+        return news.result()
+
+    async def _pick_up(self) -> int:
+        free = self._concurrency - len(self._active)
+        if free <= 0:
+            return 0
+        loop = asyncio.get_running_loop()
+        runs = await self._store.runnable(
+            sorted(self._host.agents), self._host.clock.now_us(), limit=free + len(self._active)
+        )
+        started = 0
+        for run in runs[:]:
+            if run in self._active or self._left_alone.get(run, 0.0) > loop.time():
+                continue
+            self._active[run] = loop.create_task(self._drive(run), name=f"cairn run {run}")
+            started += 1
+        return started
+
+    async def _drive(self, run: str) -> None:
+        try:
+            await drive(self._store, run, self._host, self._notifier)
+        except CairnError as error:
+            log.warning("run %s is left alone for %g s: %s", run, BACKOFF_S, error)
+            self._left_alone[run] = asyncio.get_running_loop().time() + BACKOFF_S
+        finally:
+            del self._active[run]
+
+    async def _land(self) -> None:
+        """Let what is in flight come to its end; nothing new is started meanwhile."""
+        self._host.draining = True
+        while self._active:
+            await asyncio.wait(set(self._active.values()))
+
+    def stop(self) -> None:
+        """Start nothing new; `work` returns when what is in flight has landed."""
+        self._host.draining = True

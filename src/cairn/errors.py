@@ -1,0 +1,233 @@
+"""Every error Cairn raises on purpose, in one tree.
+
+    CairnError
+    ├── UsageError                 the developer asked for something impossible
+    │   ├── ConfigError            a named field has a bad value (carries field and fix)
+    │   ├── ToolDefinitionError    a tool cannot be declared like this
+    │   ├── SyncInsideLoop         a sync verb was called inside a running event loop
+    │   └── UnsupportedStore       this file or platform cannot hold a store
+    ├── RunError                   a run and what was asked of it do not fit
+    │   ├── UnknownRun · UnknownAgent
+    │   ├── RunConflict            the id is taken by a run with another input
+    │   ├── SessionBusy            the session already has an active run
+    │   ├── IllegalTransition      the event or command is not allowed in this state
+    │   └── Refused                the command is legal in form, but too late or too early
+    ├── StoreError
+    │   ├── StoreBusy              other processes held the file too long; nothing was written
+    │   ├── StoreFailed            the disk failed; what was acknowledged is there on reopening
+    │   ├── StoreClosed · SchemaTooNew · CorruptJournal
+    │   ├── Fenced                 another owner has the run; drop everything
+    │   └── Moved                  only the head moved; read the tail and try again
+    ├── ModelError                 a model call failed, with its class
+    └── ToolSignal                 raised by tools to say what is known about the effect
+        ├── ToolError              it failed, and the failure is certain
+        ├── NotDone                it certainly did not happen; it may be tried again
+        └── Unsure                 it may have happened
+
+What goes wrong inside a run is data, not an exception: see `ErrorClass`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ErrorClass(StrEnum):
+    """What kind of fault it was; the ladder decides by it (DESIGN section 5)."""
+
+    RATE_LIMITED = "rate_limited"
+    QUOTA_EXHAUSTED = "quota_exhausted"
+    OVERLOADED = "overloaded"
+    UNAVAILABLE = "unavailable"
+    TIMEOUT = "timeout"
+    NETWORK = "network"
+    STREAM_INTERRUPTED = "stream_interrupted"
+    CONTEXT_OVERFLOW = "context_overflow"
+    REQUEST_TOO_LARGE = "request_too_large"
+    INVALID_REQUEST = "invalid_request"
+    AUTH = "auth"
+    MODEL_NOT_FOUND = "model_not_found"
+    CONTENT_FILTERED = "content_filtered"
+    MALFORMED_OUTPUT = "malformed_output"
+    TRUNCATED_OUTPUT = "truncated_output"
+    EMPTY_OUTPUT = "empty_output"
+    UNKNOWN_TOOL = "unknown_tool"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    TOOL_ERROR = "tool_error"
+    TOOL_TIMEOUT = "tool_timeout"
+    TOOL_UNAVAILABLE = "tool_unavailable"
+    DEPENDENCY_FAILED = "dependency_failed"
+    RESULT_TOO_LARGE = "result_too_large"
+    IN_DOUBT = "in_doubt"
+    PERMISSION_DENIED = "permission_denied"
+    APPROVAL_DENIED = "approval_denied"
+    APPROVAL_EXPIRED = "approval_expired"
+    MCP_DISCONNECTED = "mcp_disconnected"
+    INPUT_INCOMPLETE = "input_incomplete"
+    LIMIT_REACHED = "limit_reached"
+    NO_PROGRESS = "no_progress"
+    LOOP_DETECTED = "loop_detected"
+    STORAGE = "storage"
+    CANCELLED = "cancelled"
+    COMPACTION_FAILED = "compaction_failed"
+    INTERNAL = "internal"
+
+
+class CairnError(Exception):
+    """The root of everything Cairn raises on purpose."""
+
+
+class UsageError(CairnError):
+    """The developer asked for something that cannot be."""
+
+
+class ConfigError(UsageError):
+    """A setting has a bad value.
+
+    Attributes:
+        field: The dotted name of the setting, as the user writes it.
+        fix: What to write instead.
+    """
+
+    def __init__(self, field: str, problem: str, fix: str) -> None:
+        super().__init__(f"{field}: {problem}. {fix}")
+        self.field = field
+        self.fix = fix
+
+
+class ToolDefinitionError(UsageError):
+    """A function cannot become a tool as declared; the message names the tool and the fix."""
+
+
+class SyncInsideLoop(UsageError):
+    """A sync verb was called where an event loop is running; use its `_async` twin."""
+
+
+class UnsupportedStore(UsageError):
+    """This file, filesystem, library or platform cannot hold a store safely."""
+
+
+class RunError(CairnError):
+    """A run, and what was asked of it, do not fit together."""
+
+
+class UnknownRun(RunError):
+    """No run, session, call or request has this id in the store."""
+
+
+class UnknownAgent(RunError):
+    """No agent of this name is known to this runtime; the message lists the known ones."""
+
+
+class RunConflict(RunError):
+    """The run id is taken by a run with another agent, input or principal."""
+
+
+class SessionBusy(RunError):
+    """The session already has an active run.
+
+    Attributes:
+        run: The id of that run.
+    """
+
+    def __init__(self, session: str, run: str) -> None:
+        super().__init__(
+            f"session {session!r} already has the active run {run!r}. "
+            "Send the message to it, or wait until it ends"
+        )
+        self.run = run
+
+
+class IllegalTransition(RunError):
+    """An event or command is not allowed in the present state; nothing was changed."""
+
+
+class Refused(RunError):
+    """A command came too late, too early, or for something already decided; nothing changed."""
+
+
+class StoreError(CairnError):
+    """The store could not do what was asked."""
+
+
+class StoreBusy(StoreError):
+    """Other processes held the file for longer than the patience of 10 s; nothing was written."""
+
+
+class StoreFailed(StoreError):
+    """The disk refused a write. Open the store again: what was acknowledged is there."""
+
+
+class StoreClosed(StoreError):
+    """The store was used after it was closed."""
+
+
+class SchemaTooNew(StoreError):
+    """The file was written by a newer Cairn; it was not touched."""
+
+
+class CorruptJournal(StoreError):
+    """A stored record cannot be read, or the hash chain does not fit it."""
+
+
+class Fenced(StoreError):
+    """Another owner has claimed the run since; everything this owner still holds is void."""
+
+
+class Moved(StoreError):
+    """The journal has grown since it was read: read the tail, fold, and append again."""
+
+
+class ModelError(CairnError):
+    """A model call failed.
+
+    Args:
+        error_class: What kind of fault it was; the ladder decides by it.
+        message: What happened, for people.
+        retry_after_s: Seconds the provider asked to wait, if it did.
+        status: HTTP status, if there was one.
+        request_id: The provider's id of the request, if known.
+    """
+
+    def __init__(
+        self,
+        error_class: ErrorClass,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        status: int | None = None,
+        request_id: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.error_class = error_class
+        self.retry_after_s = retry_after_s
+        self.status = status
+        self.request_id = request_id
+
+
+class ToolSignal(CairnError):
+    """The base of what a tool may raise to say what is known about its effect."""
+
+
+class ToolError(ToolSignal):
+    """The tool failed and the failure is certain: the model is told the message.
+
+    Args:
+        message: What went wrong, for the model and for people.
+        error_class: The fault's class, `tool_error` by default.
+    """
+
+    def __init__(self, message: str, *, error_class: ErrorClass = ErrorClass.TOOL_ERROR) -> None:
+        super().__init__(message)
+        self.error_class = error_class
+
+
+class NotDone(ToolSignal):
+    """The effect certainly did not happen; it may be tried again or elsewhere.
+
+    Raise it `from` a time-out or connection error to say that nothing reached the other side.
+    """
+
+
+class Unsure(ToolSignal):
+    """The effect may have happened; the call becomes unknown and is never repeated by itself."""

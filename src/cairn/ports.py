@@ -1,0 +1,368 @@
+"""The seams of the house: what a store, a model, a clock and an observer promise.
+
+A contract says what must never happen, not only the types. Each has a suite in `cairn.testing`
+that every implementation passes whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+from cairn.core.codec import Row
+from cairn.core.commands import Command
+from cairn.core.events import Entry
+from cairn.core.index import Index, Pending
+from cairn.core.limits import Price, Usage
+from cairn.core.messages import Message, Part, Record
+from cairn.core.state import RunState
+
+# ---------------------------------------------------------------- store
+
+
+class RunInfo(Record):
+    """A line of the run table.
+
+    Args:
+        run: Its id.
+        agent, session, principal: As given at creation.
+        head: Seq of its last event.
+        status: As `lifecycle.Status` says it.
+        waits: Reasons it waits for.
+        wake_at: When time is news for it, 0 for never.
+        leased: Whether a living owner drives it now.
+        digest: Hash of agent, input and principal; what makes two creations equal.
+        parent, parent_at: The journal whose prefix it shares, and how much of it.
+        created_at, updated_at: Microseconds since 1970, UTC.
+    """
+
+    run: str
+    agent: str = ""
+    session: str = ""
+    principal: str = ""
+    head: int = 0
+    status: str = "queued"
+    waits: tuple[str, ...] = ()
+    wake_at: int = 0
+    leased: bool = False
+    digest: str = ""
+    parent: str = ""
+    parent_at: int = 0
+    created_at: int = 0
+    updated_at: int = 0
+    steps: int = 0
+    tokens: int = 0
+    micro_usd: int = 0
+
+
+class NewRun(Record):
+    """What a store needs to know of a run beside its first events."""
+
+    run: str
+    agent: str
+    digest: str
+    session: str = ""
+    principal: str = ""
+    parent: str = ""
+    parent_at: int = 0
+
+
+class Claim(Record):
+    """The right to append to a run, until somebody claims it after us.
+
+    Args:
+        epoch: Goes up with every claim; appends name it.
+        head: The run's last seq at the time of the claim.
+        previous: How the claim before this one ended. `dead` is proven by the owner's lock;
+            after `expired` the old owner may only be frozen and wake up again.
+    """
+
+    epoch: int
+    head: int
+    previous: Literal["new", "released", "dead", "expired"]
+
+
+class RunFilter(Record):
+    """Which runs to list; empty fields match all. Newest first."""
+
+    status: tuple[str, ...] = ()
+    agent: str = ""
+    session: str = ""
+    principal: str = ""
+    limit: int = 100
+
+
+class Store(Protocol):
+    """Where journals live.
+
+    It must never: acknowledge what a crash can lose (beyond its stated durability), let two
+    owners append with the same right, leave a gap, change or reorder an event, let another
+    store's or driver's exception out, or block the event loop.
+    """
+
+    async def create(self, new: NewRun, entries: Sequence[Entry], index: Index) -> RunInfo | None:
+        """Start a journal. None when it was made; the existing run's line when the id is taken.
+
+        A fork's first entry has seq `parent_at + 1`; its prefix is read from the parent.
+
+        Raises:
+            SessionBusy: the session has an active run.
+            UnknownRun: the parent does not exist.
+        """
+        ...
+
+    async def info(self, run: str) -> RunInfo:
+        """The run's line. Raises `UnknownRun`."""
+        ...
+
+    async def read(self, run: str, after: int = 0, upto: int = 0) -> list[Entry]:
+        """Entries with `after < seq` (and `seq <= upto` unless that is 0), a fork's prefix too.
+
+        Raises:
+            UnknownRun: there is no such run.
+            CorruptJournal: an entry cannot be read.
+        """
+        ...
+
+    async def rows(self, run: str) -> list[Row]:
+        """The run's own rows as stored, without a fork's prefix, for export and verification."""
+        ...
+
+    async def verify(self, run: str) -> int:
+        """Check the run's hash chain, its prefix included; returns the number of events.
+
+        Raises:
+            CorruptJournal: names the first row that was changed, removed or reordered.
+        """
+        ...
+
+    async def claim(self, run: str) -> Claim | None:
+        """Take the run over, or None while a living owner (or this process) drives it."""
+        ...
+
+    async def append(
+        self,
+        run: str,
+        epoch: int,
+        entries: Sequence[Entry],
+        index: Index | None,
+        *,
+        release: bool = False,
+    ) -> None:
+        """The owner's write: all entries or none; durable when it returns.
+
+        `entries[0].seq - 1` is the head it was decided at. `index` None leaves the row as it is.
+        `release` gives the claim up in the same write (entries may then be empty).
+
+        Raises:
+            Fenced: the epoch is not current; the owner must drop everything.
+            Moved: only the head moved.
+            StoreBusy, StoreFailed, StoreClosed: nothing of it was acknowledged.
+        """
+        ...
+
+    async def submit(
+        self, run: str, seen: RunState, command: Command, now: int, actor: str = ""
+    ) -> tuple[RunState, Entry | None]:
+        """Everybody else's write: fold the tail after `seen`, `accept`, append one event.
+
+        All in one transaction; the claim and its epoch are left alone. Returns the state after
+        it, and the new entry (None when the command changed nothing).
+
+        Raises: whatever `accept` raises, with nothing written.
+        """
+        ...
+
+    async def runs(self, where: RunFilter) -> list[RunInfo]:
+        """The run table, newest first."""
+        ...
+
+    async def runnable(self, agents: Sequence[str], now: int, limit: int = 100) -> list[str]:
+        """Runs of these agents that could be driven: queued, running or woken, and unclaimed.
+
+        A run with a cancel requested is named whatever its agent. Oldest first.
+        """
+        ...
+
+    async def pending(self, limit: int = 100) -> list[Pending]:
+        """What waits for people, over all runs, oldest first."""
+        ...
+
+    async def changed(self, run: str, seq: int, timeout_s: float) -> bool:
+        """Wait until the run's head is past `seq`, whoever wrote; False after the time-out."""
+        ...
+
+    async def news(self, seen: int, timeout_s: float) -> int:
+        """Wait until anything was written after the token `seen` (0 at first); the new token."""
+        ...
+
+    async def session_head(self, session: str) -> RunInfo | None:
+        """The newest run of a session."""
+        ...
+
+    def lock_path(self, run: str, call: str) -> str:
+        """Where the lock file of a call's child processes goes; empty if nothing is on disk."""
+        ...
+
+    def call_alive(self, run: str, call: str) -> bool:
+        """Whether a child process of this call still holds its lock file."""
+        ...
+
+    async def prune(self, before: int, dry_run: bool = False) -> list[str]:
+        """Remove whole ended runs last written before this time; a tombstone keeps each hash.
+
+        Runs with living forks, with an effect still unknown, or named by a later run of a live
+        session stay.
+        """
+        ...
+
+    async def backup(self, path: str) -> None:
+        """An online copy of the whole store."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is queued, give the owner's lock back."""
+        ...
+
+
+# ---------------------------------------------------------------- model
+
+
+class ToolSchema(Record):
+    """A tool as the model is told of it; `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ModelRequest(Record, gc=True):
+    """One request, complete. A model adds nothing of its own to it.
+
+    Args:
+        system: Instruction blocks, joined.
+        messages: The conversation, well-formed: every call answered exactly once.
+        tools: What is offered; empty for none.
+        tool_choice: auto, none, required, or a tool's name.
+        output_schema: JSON Schema of the final answer, if it is typed.
+        max_output: Output tokens at most.
+        timeout_s: Deadline of the whole call.
+        turn: How many model outcomes this run had before; a scripted model picks by it.
+        run, step, attempt: Where in the trace it stands.
+    """
+
+    system: str
+    messages: Sequence[Message]
+    tools: tuple[ToolSchema, ...] = ()
+    tool_choice: str = "auto"
+    output_mode: Literal["text", "schema", "action"] = "text"
+    output_schema: dict[str, Any] | None = None
+    max_output: int = 4096
+    timeout_s: float = 120.0
+    turn: int = 0
+    run: str = ""
+    step: int = 0
+    attempt: int = 1
+
+
+class ReplyCall(Record):
+    """A tool call as the provider gave it; `arguments` is its exact text."""
+
+    name: str
+    arguments: str = "{}"
+    id: str = ""
+
+
+class ModelReply(Record):
+    """What came back, whole. A cut or refused reply is an error, never a reply.
+
+    Args:
+        parts: Text and reasoning, in order.
+        calls: Tool calls, in order.
+        finish: The provider's own reason: stop, tool_calls, length, content_filter, …
+        usage: Tokens in disjoint buckets; cost is added by the runtime.
+        request_id: The provider's id of the exchange.
+        first_token_us: Time to the first token, 0 when not streamed.
+    """
+
+    parts: tuple[Part, ...] = ()
+    calls: tuple[ReplyCall, ...] = ()
+    finish: str = "stop"
+    usage: Usage = Usage()
+    request_id: str = ""
+    first_token_us: int = 0
+
+
+OnDelta = Callable[[str], None]
+
+
+class Model(Protocol):
+    """A language model.
+
+    It must never: retry by itself, hand out a partial reply as whole, keep state between
+    requests that a restart would lose, or raise anything but `ModelError` for a fault of the
+    other side.
+    """
+
+    name: str
+    price: Price
+    window: int
+    max_output: int
+
+    async def request(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+        """Make one request. `on_delta` is called with text as it arrives.
+
+        Raises:
+            ModelError: with the class the ladder decides by.
+        """
+        ...
+
+
+# ---------------------------------------------------------------- the small ones
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now_us(self) -> int:
+        """Microseconds since 1970, UTC."""
+        ...
+
+    def monotonic_us(self) -> int:
+        """Microseconds of a clock that never jumps."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Let this much time pass."""
+        ...
+
+
+class Delta(Record):
+    """Text as it arrives: shown, never kept."""
+
+    run: str
+    step: int
+    attempt: int
+    text: str
+
+
+class Discard(Record):
+    """What was shown of this attempt is void."""
+
+    run: str
+    step: int
+    attempt: int
+
+
+class Progress(Record):
+    """A tool reports how far it is: shown, never kept."""
+
+    run: str
+    call: str
+    message: str
+    fraction: float | None = None
+
+
+Observed = Entry | Delta | Discard | Progress
+Observer = Callable[[str, Observed], None]
+"""Called with the run id and what happened; must return at once and not raise."""

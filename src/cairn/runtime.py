@@ -1,0 +1,455 @@
+"""`Runtime`: the one object users make. It opens the store, knows the agents, and has the verbs.
+
+Every verb has an `_async` twin and is written once. A sync verb runs in a background loop of the
+runtime; inside a running event loop use the twin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+
+from cairn.agent import Agent
+from cairn.core import commands as cmd
+from cairn.core.events import Entry, TaskKind
+from cairn.core.index import Pending
+from cairn.core.ladder import DEFAULT_LADDER, Ladder
+from cairn.core.limits import Limits
+from cairn.core.messages import Part, Principal
+from cairn.core.policy import DEFAULT_POLICY, Policy
+from cairn.core.state import RunState
+from cairn.engine.client import Client, Task, parts_of
+from cairn.engine.host import Deployment, Host
+from cairn.engine.load import load, read_artifact
+from cairn.engine.notify import Notifier, OnWait
+from cairn.engine.portal import Portal
+from cairn.engine.result import Run, result_of
+from cairn.engine.stream import stream_run
+from cairn.engine.worker import Worker, drive
+from cairn.errors import ConfigError, SessionBusy, UnknownRun
+from cairn.ports import Clock, Observed, RunFilter, RunInfo, Store
+from cairn.store import open_store
+from cairn.tools.results import to_json
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Given = str | Part | list[Part] | tuple[Part, ...]
+NOTHING = object()
+LOCAL = Principal()
+
+
+def _twin(
+    verb: Callable[Concatenate[Runtime, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Runtime, P], R]:
+    """The sync form of an async verb."""
+
+    def sync(self: Runtime, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.portal.call(verb(self, *args, **kwargs))
+
+    sync.__name__ = verb.__name__.removesuffix("_async")
+    sync.__qualname__ = verb.__qualname__.removesuffix("_async")
+    sync.__doc__ = verb.__doc__
+    return sync
+
+
+class Runtime:
+    """Takes tasks over and carries them through.
+
+    Args:
+        store: Path of a SQLite file, `":memory:"`, or a `Store`.
+        agents: Who can work; found by name.
+        deps: What tools get as `ctx.deps`: a value, or a function of a `Principal`.
+        policy: What may run unasked; by default reads only.
+        ladder: What is done about each class of fault.
+        on_wait: Told, at least once, when a run waits for people: a function of a `Run`, a
+            command as a list of arguments (JSON on its input), or a URL.
+        durability: `full` survives power loss; `process` survives the death of the process only.
+        clock: Where time comes from.
+
+    Raises:
+        ConfigError: a value is not usable, or two agents share a name.
+        UnsupportedStore, SchemaTooNew: the file cannot be used.
+    """
+
+    def __init__(
+        self,
+        store: str | Path | Store = "cairn.db",
+        agents: Sequence[Agent] = (),
+        *,
+        deps: Any = None,
+        policy: Policy = DEFAULT_POLICY,
+        ladder: Ladder = DEFAULT_LADDER,
+        on_wait: OnWait | None = None,
+        durability: Literal["full", "process"] = "full",
+        clock: Clock | None = None,
+    ) -> None:
+        names = [agent.name for agent in agents]
+        if doubled := sorted({n for n in names if names.count(n) > 1}):
+            raise ConfigError(
+                "Runtime.agents", f"two agents are named {doubled[0]!r}", "Rename one of them"
+            )
+        self.portal = Portal()
+        self.store: Store = (
+            open_store(store, durability=durability) if isinstance(store, str | Path) else store
+        )
+        deployment = Deployment(policy=policy, ladder=ladder, deps=deps)
+        self.host = Host({a.name: a for a in agents}, deployment, clock)
+        self.client = Client(self.store, self.host.clock)
+        self._notifier = Notifier(on_wait) if on_wait is not None else None
+        self._driven: dict[str, asyncio.Task[Any]] = {}
+        self._asked: set[str] = set()
+
+    def agent(self, name: str) -> Agent:
+        """The agent of this name. Raises `UnknownAgent`."""
+        return self.host.crew(name).agent
+
+    # ---------------------------------------------------------------- hand a task over
+
+    async def run_async(
+        self,
+        agent: str,
+        input: Given,
+        *,
+        id: str = "",
+        principal: Principal | str = LOCAL,
+        session: str = "",
+        limits: Limits | None = None,
+        kind: TaskKind | None = None,
+        approvals: Literal["ask", "none"] = "ask",
+    ) -> Run:
+        """Start a run, or go on with it: the same call starts, resumes and recovers.
+
+        Returns when there is a result or the run waits for people. If another process drives it,
+        follows until then.
+
+        Args:
+            agent: Name of the agent.
+            input: The task.
+            id: Run id; a fresh one by default. The same task under the same id is the same run.
+            principal: For whom it works; a string is its id.
+            session: The conversation it continues.
+            limits: Its bounds; the agent's own can only be made stricter.
+            kind: `query` offers read tools only; `generate`, `operate`. The agent's by default.
+            approvals: `none` refuses at once what would need a person.
+
+        Raises:
+            RunConflict: the id is taken by another task.
+            SessionBusy: the session has an active run.
+            UnknownAgent, ConfigError, StoreError.
+        """
+        task = self._task(agent, input, principal, session, limits, kind, approvals)
+        run = await self.client.start(task, id)
+        return await self.drive_async(run)
+
+    async def start_async(
+        self,
+        agent: str,
+        input: Given,
+        *,
+        id: str = "",
+        principal: Principal | str = LOCAL,
+        session: str = "",
+        limits: Limits | None = None,
+        kind: TaskKind | None = None,
+        approvals: Literal["ask", "none"] = "ask",
+    ) -> str:
+        """As `run`, but return the run id at once and drive it in the background."""
+        task = self._task(agent, input, principal, session, limits, kind, approvals)
+        run = await self.client.start(task, id)
+        self._spawn(run)
+        return run
+
+    async def send_async(
+        self,
+        session: str,
+        text: Given,
+        *,
+        agent: str = "",
+        principal: Principal | str = LOCAL,
+    ) -> Run:
+        """Say something in a session.
+
+        An active run takes the message in at its next turn; otherwise a new run starts, by the
+        same agent as before unless `agent` names one.
+
+        Raises:
+            UnknownRun: the session is new and no agent was named, or it is another principal's.
+        """
+        who = _principal(principal)
+        for _ in range(5):
+            last = await self.store.session_head(session)
+            if last is None and not agent:
+                raise UnknownRun(f"there is no session {session!r}; name an agent to begin it")
+            if last is not None and last.status not in ENDED:
+                state = await load(self.store, last.run)
+                if state.principal != who:
+                    raise UnknownRun(f"there is no session {session!r}")
+                await self.client.submit(last.run, cmd.Queue(parts=parts_of(text)), who.id)
+                return await self.drive_async(last.run)
+            name = agent or (last.agent if last is not None else "")
+            task = self._task(name, text, who, session, None, None, "ask")
+            try:
+                run = await self.client.start(task)
+            except SessionBusy:
+                continue  # somebody else was faster: their run takes the message in
+            return await self.drive_async(run)
+        raise SessionBusy(session, "")
+
+    def _task(
+        self,
+        agent: str,
+        given: Given,
+        principal: Principal | str,
+        session: str,
+        limits: Limits | None,
+        kind: TaskKind | None,
+        approvals: Literal["ask", "none"],
+    ) -> Task:
+        known = self.agent(agent)
+        return Task(
+            agent=agent,
+            input=parts_of(given),
+            principal=_principal(principal),
+            session=session,
+            limits=known.limits.narrowed(limits) if limits is not None else known.limits,
+            kind=kind or known.kind,
+            approvals=approvals,
+            on_loop=known.on_loop,
+        )
+
+    # ---------------------------------------------------------------- drive
+
+    async def drive_async(self, run: str) -> Run:
+        """Drive a run until there is a result or it waits for people; then say how it stands."""
+        self._asked.add(run)
+        background = self._driven.get(run)
+        if background is not None and background.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait({background})
+        await drive(self.store, run, self.host, self._notifier)
+        return await self.get_async(run)
+
+    def _spawn(self, run: str) -> None:
+        self._asked.add(run)
+        if run in self._driven:
+            return
+        task = asyncio.get_running_loop().create_task(
+            drive(self.store, run, self.host, self._notifier), name=f"cairn run {run}"
+        )
+        self._driven[run] = task
+        task.add_done_callback(lambda _: self._driven.pop(run, None))
+
+    async def work_async(self, *, until_idle: bool = False, concurrency: int = 256) -> None:
+        """Drive every run there are agents for, until stopped or (`until_idle`) none is left."""
+        worker = Worker(self.store, self.host, concurrency=concurrency, notifier=self._notifier)
+        await worker.work(until_idle=until_idle)
+
+    async def stream_async(
+        self,
+        agent: str,
+        input: Given,
+        *,
+        id: str = "",
+        principal: Principal | str = LOCAL,
+        session: str = "",
+        limits: Limits | None = None,
+    ) -> AsyncIterator[Observed]:
+        """As `run`, but yield what happens: `Entry`, `Delta`, `Discard`, `Progress`."""
+        task = self._task(agent, input, principal, session, limits, None, "ask")
+        run = await self.client.start(task, id)
+        async for what in self.watch_async(run):
+            yield what
+
+    async def watch_async(self, run: str, after: int = 0) -> AsyncIterator[Observed]:
+        """Drive a run and yield what happens, from the event after `after` on."""
+        self._asked.add(run)
+        async for what in stream_run(self.store, run, self.host, self._notifier, after):
+            yield what
+
+    def stream(self, agent: str, input: Given, **options: Any) -> Iterator[Observed]:
+        """As `run`, but yield what happens: `Entry`, `Delta`, `Discard`, `Progress`."""
+        return self.portal.iterate(self.stream_async(agent, input, **options))
+
+    def watch(self, run: str, after: int = 0) -> Iterator[Observed]:
+        """Drive a run and yield what happens, from the event after `after` on."""
+        return self.portal.iterate(self.watch_async(run, after))
+
+    # ---------------------------------------------------------------- decide
+
+    async def approve_async(
+        self, request: str, message: str = "", *, by: str = "", digest: str = ""
+    ) -> Run:
+        """Let the call of a request (`run/1`) run, once, exactly as shown.
+
+        Args:
+            by: Who decides; kept as the event's actor.
+            digest: The request's digest as it was shown; another one is refused.
+
+        Raises:
+            Refused: it has expired or was decided otherwise. UnknownRun: there is none.
+        """
+        return await self._after(await self.client.approve(request, message, by, digest))
+
+    async def deny_async(self, request: str, message: str = "", *, by: str = "") -> Run:
+        """Refuse the call of a request; the model reads the message as typed."""
+        return await self._after(await self.client.deny(request, message, by))
+
+    async def answer_async(self, request: str, text: str, *, by: str = "") -> Run:
+        """Answer a question of the agent."""
+        return await self._after(await self.client.answer(request, text, by))
+
+    async def resolve_async(
+        self,
+        call: str,
+        *,
+        happened: bool | None = None,
+        result: Any = NOTHING,
+        give_up: bool = False,
+        evidence: str = "",
+        by: str = "",
+    ) -> Run:
+        """Say what came of a call (`run/c4`) whose effect is unknown.
+
+        Args:
+            happened: True: it took effect, `result` is what the model reads. False: it did not,
+                and it is run again under the policy.
+            give_up: Nobody can tell: the run fails, the call stays listed.
+            evidence: How this is known; kept.
+
+        Raises:
+            Refused: there is nothing unknown, or the call may still be at work.
+            ConfigError: neither or both of `happened` and `give_up` are given.
+        """
+        if give_up == (happened is not None):
+            raise ConfigError(
+                "resolve", "say exactly one thing", "Pass happened=True, =False, or give_up=True"
+            )
+        verdict: Literal["happened", "not_happened", "given_up"] = "given_up"
+        if happened is not None:
+            verdict = "happened" if happened else "not_happened"
+        raw = to_json(None if result is NOTHING else result)
+        state = await self.client.resolve(call, verdict, raw, evidence, by)
+        return await self._after(state)
+
+    async def pause_async(self, run: str, reason: str = "", *, by: str = "") -> Run:
+        """Start nothing new in a run; what is in flight is waited for."""
+        await self.client.submit(run, cmd.Pause(reason=reason), by)
+        return await self.get_async(run)
+
+    async def resume_async(self, run: str, *, by: str = "") -> Run:
+        """End a pause if there is one, and drive the run until it settles."""
+        info = await self.store.info(run)
+        if info.status not in ENDED:
+            await self.client.submit(run, cmd.Resume(), by)
+        return await self.drive_async(run)
+
+    async def cancel_async(self, run: str, reason: str = "", *, by: str = "") -> Run:
+        """End a run and wait until it has ended; needs no agent. Ended runs stay as they are."""
+        await self.client.submit(run, cmd.Cancel(reason=reason), by)
+        await drive(self.store, run, self.host)
+        return await self.get_async(run)
+
+    async def retry_async(self, run: str, *, id: str = "", limits: Limits | None = None) -> Run:
+        """Go on from just before the end of a failed, stopped or cancelled run, as a new run.
+
+        What it has spent starts at zero; no started effect is cut off.
+        """
+        new = await self.client.retry(run, id, limits)
+        return await self.drive_async(new)
+
+    async def _after(self, state: RunState) -> Run:
+        """A decision was taken: whoever was asked for the run goes on with it."""
+        if state.run in self._asked and state.agent in self.host.agents:
+            self._spawn(state.run)
+        return await self.get_async(state.run)
+
+    # ---------------------------------------------------------------- read
+
+    async def get_async(self, run: str) -> Run:
+        """How a run stands. Raises `UnknownRun`."""
+        info = await self.store.info(run)
+        crew = self.host.crew(info.agent) if info.agent in self.host.agents else None
+        return await result_of(self.store, run, crew)
+
+    async def runs_async(
+        self,
+        *,
+        status: Sequence[str] = (),
+        agent: str = "",
+        session: str = "",
+        principal: str = "",
+        limit: int = 100,
+    ) -> list[RunInfo]:
+        """The run table, newest first."""
+        where = RunFilter(
+            status=tuple(status), agent=agent, session=session, principal=principal, limit=limit
+        )
+        return await self.client.runs(where)
+
+    async def pending_async(self) -> list[Pending]:
+        """All that waits for people, over all runs."""
+        return await self.client.pending()
+
+    async def trace_async(self, run: str, after: int = 0) -> list[Entry]:
+        """The run's journal. Raises `UnknownRun`."""
+        return await self.store.read(run, after=after)
+
+    async def artifact_async(self, run: str, artifact: str) -> str:
+        """The content of an artifact. Raises `UnknownRun` if there is none of this id."""
+        found = await read_artifact(await load(self.store, run), self.store, artifact)
+        if found is None:
+            raise UnknownRun(f"run {run} has no artifact {artifact!r}")
+        return found.content
+
+    # ---------------------------------------------------------------- the rest
+
+    async def close_async(self) -> None:
+        """Let what is in flight land, start nothing new, and close the store."""
+        self.host.draining = True
+        if self._driven:
+            await asyncio.wait(set(self._driven.values()))
+        await self.store.close()
+
+    def close(self) -> None:
+        """Let what is in flight land, start nothing new, and close the store."""
+        self.portal.call(self.close_async())
+        self.portal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close_async()
+
+    run = _twin(run_async)
+    start = _twin(start_async)
+    send = _twin(send_async)
+    drive = _twin(drive_async)
+    work = _twin(work_async)
+    approve = _twin(approve_async)
+    deny = _twin(deny_async)
+    answer = _twin(answer_async)
+    resolve = _twin(resolve_async)
+    pause = _twin(pause_async)
+    resume = _twin(resume_async)
+    cancel = _twin(cancel_async)
+    retry = _twin(retry_async)
+    get = _twin(get_async)
+    runs = _twin(runs_async)
+    pending = _twin(pending_async)
+    trace = _twin(trace_async)
+    artifact = _twin(artifact_async)
+
+
+ENDED = frozenset({"completed", "failed", "stopped", "cancelled"})
+
+
+def _principal(given: Principal | str) -> Principal:
+    return Principal(id=given) if isinstance(given, str) else given

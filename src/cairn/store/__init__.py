@@ -1,0 +1,43 @@
+"""Where journals live: `open_store` finds the store that a path or address names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from cairn.errors import ConfigError
+from cairn.ports import Store
+
+Durability = Literal["full", "process"]
+
+
+def open_store(url_or_path: str | Path, *, durability: Durability = "full") -> Store:
+    """Open a store, making it if there is none.
+
+    Within a process all who open the same file share one object, and each closes it once.
+
+    Args:
+        url_or_path: A file path (or `sqlite:PATH`), or `:memory:` for a store that ends with
+            the process.
+        durability: `full` survives power loss; `process` survives the end of the process only
+            and is faster.
+
+    Raises:
+        ConfigError: there is no such kind of store, no such folder, or the file is open with
+            another durability.
+        UnsupportedStore: this file, filesystem, library or platform cannot hold a store safely.
+        SchemaTooNew: the file was written by a newer Cairn.
+    """
+    text = str(url_or_path)
+    if text == ":memory:":
+        from cairn.store.inmemory import InMemoryStore
+
+        return InMemoryStore()
+    scheme, separator, rest = text.partition(":")
+    if separator and scheme.isalpha() and len(scheme) > 1:
+        if scheme != "sqlite":
+            raise ConfigError("store", f"there is no store of kind {scheme!r}", "Give a file path")
+        text = rest.removeprefix("//") if rest.startswith("///") else rest
+    from cairn.store.sqlite.store import open_sqlite
+
+    return open_sqlite(text, durability=durability)

@@ -1,0 +1,45 @@
+"""Which ended runs may go, decided over lines of the run table; the same for every store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from cairn.core.lifecycle import ENDED, CallStatus
+from cairn.core.state import RunState
+from cairn.ports import RunInfo
+
+ENDED_VALUES = frozenset(status.value for status in ENDED)
+_UNSETTLED = frozenset({CallStatus.STARTED, CallStatus.UNKNOWN, CallStatus.TAKEOVER})
+
+
+def settled(state: RunState) -> bool:
+    """Whether it is known of every effect of the run what came of it."""
+    return not any(call.status in _UNSETTLED for call in state.calls.values())
+
+
+def prunable(
+    newest_first: Iterable[RunInfo], before: int, is_settled: Callable[[str], bool]
+) -> list[str]:
+    """The runs that may be removed, newest first, so that no step leaves a dangling reference.
+
+    A run stays while it is driven, while a fork of it stays (its prefix is read from it), and
+    while a later run of its session stays (that one names it and goes on from it).
+    """
+    chosen: list[str] = []
+    parents: set[str] = set()
+    sessions: set[str] = set()
+    for line in newest_first:
+        at_rest = line.status in ENDED_VALUES and line.updated_at < before and not line.leased
+        if (
+            at_rest
+            and line.run not in parents
+            and line.session not in sessions
+            and is_settled(line.run)
+        ):
+            chosen.append(line.run)
+            continue
+        if line.parent:
+            parents.add(line.parent)
+        if line.session:
+            sessions.add(line.session)
+    return chosen

@@ -1,0 +1,203 @@
+"""A run's events as rows: sealed on the way in, checked for gaps on the way out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+import apsw
+
+from cairn.core.codec import GENESIS, Row, check_chain, encode, header, open_row
+from cairn.core.events import Entry, RunCancelRequested
+from cairn.errors import CorruptJournal, IllegalTransition
+from cairn.store.sqlite.lines import Line, line_of, line_of_number
+
+INLINE_BYTES = 8192
+"""Payloads over this go to the blob table."""
+
+SALT_BYTES = 16
+_SALTS_AT_ONCE = 256
+_SEQ_BITS = 32
+_SEQ_MASK = (1 << _SEQ_BITS) - 1
+
+_SELECT = "SELECT id, at, step, actor, type, v, data, blob, salt, hash FROM event"
+
+# ---------------------------------------------------------------- in
+
+
+class Prepared(NamedTuple):
+    """All of a row but what depends on the journal it lands in: its run's number and its hash."""
+
+    seq: int
+    fields: tuple[int, int, str, int, int, bytes | None, bytes | None, bytes]
+    """at, step, actor, type, v, data, blob, salt: as the table has them."""
+    sealed: bytes
+    """Header and digest, which the row's hash is made of beside the hash before it."""
+    payload: bytes | None
+    """What goes to the blob table."""
+
+
+class Salts:
+    """Random bytes, drawn in bulk: a system call for each row would cost more than its hash."""
+
+    def __init__(self) -> None:
+        self._left: list[bytes] = []
+
+    def take(self) -> bytes:
+        try:
+            return self._left.pop()  # atomic, so that no salt is given out twice
+        except IndexError:
+            block = os.urandom(SALT_BYTES * _SALTS_AT_ONCE)
+            cuts = range(0, len(block), SALT_BYTES)
+            fresh = [block[at : at + SALT_BYTES] for at in cuts]
+            salt = fresh.pop()
+            self._left = fresh
+            return salt
+
+
+def prepare(run: str, entries: Sequence[Entry], salts: Salts) -> list[Prepared]:
+    """The rows for `entries`, prepared on the caller's thread.
+
+    It is `codec.seal` taken apart: only the last hash must wait for the transaction.
+
+    Raises:
+        IllegalTransition: the entries leave a gap among themselves.
+    """
+    prepared = []
+    expected = entries[0].seq if entries else 0
+    for entry in entries:
+        seq = entry.seq
+        if seq != expected:
+            raise IllegalTransition(f"{run}: event {seq} cannot stand where {expected} must")
+        expected += 1
+        event = entry.event
+        number, version = event.TYPE, event.V
+        data: bytes | None = encode(event)
+        salt = salts.take()
+        sealed = header(run, entry, number, version) + sha256(salt + data).digest()
+        payload = blob = None
+        if len(data) > INLINE_BYTES:
+            payload, blob, data = data, sha256(data).digest(), None
+        fields = (entry.at, entry.step, entry.actor, number, version, data, blob, salt)
+        prepared.append(Prepared(seq, fields, sealed, payload))
+    return prepared
+
+
+def first_id(number: int) -> int:
+    """The event id below all of a run's own."""
+    return number << _SEQ_BITS
+
+
+# ---------------------------------------------------------------- out
+
+
+def rows_between(
+    connection: apsw.Connection, line: Line, after: int, upto: int
+) -> Iterator[Row]:
+    """A run's own rows with `after < seq <= upto`.
+
+    Raises:
+        CorruptJournal: one is missing, or its payload is.
+    """
+    base = first_id(line.no)
+    expected = after
+    cursor = connection.execute(f"{_SELECT} WHERE id > ? AND id <= ?", (base + after, base + upto))
+    for id_, at, step, actor, number, version, data, blob, salt, hash_ in cursor:
+        seq = id_ & _SEQ_MASK
+        expected += 1
+        if seq != expected:
+            raise CorruptJournal(f"{line.id}: event {expected} is missing")
+        if blob is not None:
+            data = _payload(connection, line.id, seq, blob)
+        yield Row(
+            seq=seq,
+            at=at,
+            step=step,
+            actor=actor,
+            type=number,
+            v=version,
+            data=data,
+            salt=salt,
+            hash=hash_,
+        )
+    if expected < upto:
+        raise CorruptJournal(f"{line.id}: event {expected + 1} is missing")
+
+
+def _payload(connection: apsw.Connection, run: str, seq: int, blob: bytes) -> bytes:
+    found = connection.execute("SELECT data FROM blob WHERE hash = ?", (blob,)).fetchone()
+    if found is None:
+        raise CorruptJournal(f"{run}: the payload of event {seq} is missing")
+    data: bytes = found[0]
+    return data
+
+
+def spans(
+    connection: apsw.Connection, line: Line, after: int, upto: int
+) -> list[tuple[Line, int, int]]:
+    """Which journals hold the events `after < seq <= upto` of a run: the forked-from ones first."""
+    found: list[tuple[Line, int, int]] = []
+    while True:
+        shared = line.parent_at if line.parent is not None else 0
+        if upto > shared:
+            found.append((line, max(after, shared), upto))
+        if line.parent is None or after >= shared:
+            return found[::-1]
+        upto = min(upto, shared)
+        line = line_of_number(connection, line.parent)
+
+
+def entries_of(
+    connection: apsw.Connection, line: Line, after: int = 0, upto: int = 0
+) -> list[Entry]:
+    """A run's entries, a fork's prefix too; the line says how far the journal goes.
+
+    Raises:
+        CorruptJournal: an entry is missing, or cannot be read.
+    """
+    upto = min(upto, line.head) if upto else line.head
+    found = []
+    for part, start, end in spans(connection, line, after, upto):
+        for row in rows_between(connection, part, start, end):
+            try:
+                found.append(open_row(row))
+            except CorruptJournal as error:
+                raise CorruptJournal(f"{part.id}: event {row.seq}: {error}") from error
+    return found
+
+
+def hash_at(connection: apsw.Connection, line: Line, seq: int) -> bytes:
+    """The hash of a run's event `seq`, in its own rows or in its prefix."""
+    for part, _, end in spans(connection, line, seq - 1, seq):
+        (row,) = rows_between(connection, part, end - 1, end)
+        return row.hash
+    return GENESIS
+
+
+def verify(connection: apsw.Connection, run: str) -> int:
+    """Check the whole chain of a run, its prefix included; the number of events.
+
+    Raises:
+        CorruptJournal: names the first row that does not fit.
+    """
+    line = line_of(connection, run)
+    previous = GENESIS
+    for part, start, end in spans(connection, line, 0, line.head):
+        rows = rows_between(connection, part, start, end)
+        previous = check_chain(part.id, rows, previous)
+    last = connection.execute(
+        "SELECT max(id) FROM event WHERE id BETWEEN ? AND ?",
+        (first_id(line.no), first_id(line.no + 1) - 1),
+    ).fetchone()
+    if last is not None and last[0] is not None and last[0] & _SEQ_MASK > line.head:
+        raise CorruptJournal(f"{run}: event {line.head + 1} stands after the end")
+    if line.head and previous != line.hash:
+        raise CorruptJournal(f"{run}: event {line.head} is not the one the run's line names")
+    return line.head
+
+
+def asks_to_cancel(entries: Sequence[Entry]) -> bool:
+    """Whether one of the entries is the wish that the run ends."""
+    return any(type(entry.event) is RunCancelRequested for entry in entries)

@@ -1,0 +1,127 @@
+"""The run table: its lines in memory, how they are found, and what of them is shown."""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from cairn.core.index import Pending
+from cairn.errors import UnknownRun
+from cairn.ports import RunInfo
+from cairn.store.retention import ENDED_VALUES
+
+COLUMNS = (
+    "no, id, parent, parent_at, head, hash, epoch, owner, agent, session, principal, digest, "
+    "status, waits, wake_at, cancel, steps, tokens, micro_usd, created_at, updated_at"
+)
+
+
+class Line(msgspec.Struct):
+    """A line of the run table, in the order of `COLUMNS`, and what its writer knows beside it."""
+
+    no: int
+    id: str
+    parent: int | None
+    parent_at: int
+    head: int
+    hash: bytes
+    epoch: int
+    owner: str | None
+    agent: str
+    session: str
+    principal: str
+    digest: str
+    status: str
+    waits: str
+    wake_at: int
+    cancel: int
+    steps: int
+    tokens: int
+    micro_usd: int
+    created_at: int
+    updated_at: int
+
+    base_head: int = -1
+    """Head and epoch as the file has them: what the guarded update names."""
+    base_epoch: int = -1
+    indexed: bool = False
+    """A column changed that the indexes hold."""
+    pending: tuple[Pending, ...] | None = None
+    """Its inbox rows, None when they were not looked at yet."""
+
+    @property
+    def due(self) -> int | None:
+        """From when on somebody could drive it, None for not before it changes."""
+        if self.status in ENDED_VALUES:
+            return None
+        if self.cancel or self.status in {"queued", "running"}:
+            return 0
+        return self.wake_at or None if self.status == "waiting" else None
+
+
+def find_line(connection: apsw.Connection, run: str) -> Line | None:
+    """The line of a run, or None."""
+    found = connection.execute(f"SELECT {COLUMNS} FROM run WHERE id = ?", (run,)).fetchone()
+    return None if found is None else Line(*found)
+
+
+def line_of(connection: apsw.Connection, run: str) -> Line:
+    """The line of a run. Raises `UnknownRun`."""
+    line = find_line(connection, run)
+    if line is None:
+        raise UnknownRun(f"there is no run {run!r} in this store")
+    return line
+
+
+def line_of_number(connection: apsw.Connection, number: int) -> Line:
+    """The line of a run that a foreign key says is there."""
+    found = connection.execute(f"SELECT {COLUMNS} FROM run WHERE no = ?", (number,)).fetchone()
+    return Line(*found)
+
+
+def info_of(connection: apsw.Connection, line: Line, *, leased: bool) -> RunInfo:
+    """What the port shows of a line."""
+    parent = "" if line.parent is None else line_of_number(connection, line.parent).id
+    return RunInfo(
+        run=line.id,
+        agent=line.agent,
+        session=line.session,
+        principal=line.principal,
+        head=line.head,
+        status=line.status,
+        waits=tuple(line.waits.split(",")) if line.waits else (),
+        wake_at=line.wake_at,
+        leased=leased,
+        digest=line.digest,
+        parent=parent,
+        parent_at=line.parent_at,
+        created_at=line.created_at,
+        updated_at=line.updated_at,
+        steps=line.steps,
+        tokens=line.tokens,
+        micro_usd=line.micro_usd,
+    )
+
+
+def pending_of_run(connection: apsw.Connection, number: int) -> tuple[Pending, ...]:
+    """The inbox rows of one run."""
+    return tuple(
+        _pending(row)
+        for row in connection.execute(
+            f"SELECT {_PENDING} FROM pending WHERE run = ? ORDER BY no", (number,)
+        )
+    )
+
+
+def pending_of_all(connection: apsw.Connection, limit: int) -> list[Pending]:
+    """The inbox, oldest first."""
+    rows = connection.execute(f"SELECT {_PENDING} FROM pending ORDER BY no LIMIT ?", (limit,))
+    return [_pending(row) for row in rows]
+
+
+_PENDING = "id, kind, call, tool, detail, digest, expires_at"
+
+
+def _pending(row: tuple[object, ...]) -> Pending:
+    names = ("id", "kind", "call", "tool", "detail", "digest", "expires_at")
+    return msgspec.convert(dict(zip(names, row, strict=True)), Pending)

@@ -1,0 +1,93 @@
+"""Retention in a file: whole runs go, payloads nobody else uses go with them, a tombstone stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import apsw
+
+from cairn.core.events import Entry, StorePruned
+from cairn.core.evolve import fold
+from cairn.core.state import RunState
+from cairn.errors import CairnError
+from cairn.ports import RunInfo
+from cairn.store.retention import ENDED_VALUES, prunable, settled
+from cairn.store.sqlite.journal import Salts, entries_of, first_id, prepare
+from cairn.store.sqlite.lines import COLUMNS, Line, info_of, line_of
+from cairn.store.sqlite.owners import Owners
+from cairn.store.sqlite.transaction import Transaction
+
+RUNS_AT_ONCE = 32
+"""Runs removed in one transaction, so that nobody's append waits long."""
+
+PAGES_AT_ONCE = 1000
+"""Freed pages given back to the filesystem with each of them."""
+
+
+def choose(connection: apsw.Connection, owners: Owners, before: int) -> list[tuple[str, int]]:
+    """The runs that may go, newest first, each with the head it has now."""
+    alive = set(owners.alive(connection)) | {owners.token}
+    heads: dict[str, int] = {}
+
+    def lines() -> Iterator[RunInfo]:
+        rows = connection.execute(f"SELECT {COLUMNS} FROM run WHERE no > 0 ORDER BY no DESC")
+        for row in rows:
+            line = Line(*row)
+            heads[line.id] = line.head
+            yield info_of(connection, line, leased=line.owner in alive)
+
+    def is_settled(run: str) -> bool:
+        try:
+            entries = entries_of(connection, line_of(connection, run))
+            return settled(fold(RunState(run=run), entries))
+        except CairnError:
+            return False  # what cannot be read is kept for whoever wants to find out why
+
+    return [(run, heads[run]) for run in prunable(lines(), before, is_settled)]
+
+
+def remove(
+    tx: Transaction, chosen: Sequence[tuple[str, int]], now: int, salts: Salts
+) -> list[str]:
+    """Remove these runs, but for those that changed since; returns the removed ones."""
+    removed = []
+    for run, head in chosen:
+        line = tx.find(run)
+        if line is None or line.head != head or not _may_go(tx, line):
+            continue
+        store = tx.line("store")
+        tombstone = StorePruned(run=run, head=head, hash=line.hash.hex(), status=line.status)
+        at = max(now, store.updated_at)
+        tx.extend(store, prepare("store", [Entry(seq=store.head + 1, at=at, event=tombstone)], salts))
+        _delete(tx, line)
+        removed.append(run)
+    tx.connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})")
+    return removed
+
+
+def _may_go(tx: Transaction, line: Line) -> bool:
+    if line.status not in ENDED_VALUES:
+        return False
+    if line.owner is not None and tx.owners.fate(tx.connection, line.owner) == "alive":
+        return False
+    needed = tx.connection.execute(
+        "SELECT 1 FROM run WHERE parent = :no "
+        "UNION ALL SELECT 1 FROM run WHERE session = :session AND session <> '' AND no > :no",
+        {"no": line.no, "session": line.session},
+    ).fetchone()
+    return needed is None
+
+
+def _delete(tx: Transaction, line: Line) -> None:
+    connection = tx.connection
+    own = (first_id(line.no), first_id(line.no + 1) - 1)
+    blobs = connection.execute(
+        "SELECT DISTINCT blob FROM event WHERE id BETWEEN ? AND ? AND blob IS NOT NULL", own
+    ).fetchall()
+    connection.execute("DELETE FROM event WHERE id BETWEEN ? AND ?", own)
+    connection.executemany(
+        "DELETE FROM blob WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM event WHERE blob = ?1)",
+        blobs,
+    )
+    connection.execute("DELETE FROM run WHERE no = ?", (line.no,))
+    tx.forget(line)

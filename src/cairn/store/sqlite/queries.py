@@ -1,0 +1,96 @@
+"""What is asked of the file without changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from cairn.core.codec import Row
+from cairn.core.events import Entry
+from cairn.core.evolve import fold
+from cairn.core.state import RunState
+from cairn.ports import RunFilter, RunInfo
+from cairn.store.sqlite.journal import entries_of, rows_between
+from cairn.store.sqlite.lines import COLUMNS, Line, info_of, line_of
+from cairn.store.sqlite.owners import Owners
+
+
+def info(connection: apsw.Connection, owners: Owners, run: str) -> RunInfo:
+    """The run's line. Raises `UnknownRun`."""
+    line = line_of(connection, run)
+    leased = line.owner is not None and owners.fate(connection, line.owner) == "alive"
+    return info_of(connection, line, leased=leased)
+
+
+def read(connection: apsw.Connection, run: str, after: int, upto: int) -> list[Entry]:
+    """Entries of a run, a fork's prefix too."""
+    return entries_of(connection, line_of(connection, run), after, upto)
+
+
+def folded(connection: apsw.Connection, run: str, seen: RunState) -> RunState:
+    """The state of a run as the file has it now."""
+    line = line_of(connection, run)
+    return fold(seen, entries_of(connection, line, seen.seq)) if seen.seq < line.head else seen
+
+
+def rows(connection: apsw.Connection, run: str) -> list[Row]:
+    """A run's own rows."""
+    line = line_of(connection, run)
+    shared = line.parent_at if line.parent is not None else 0
+    return list(rows_between(connection, line, shared, line.head))
+
+
+def head(connection: apsw.Connection, run: str) -> int:
+    """The run's last seq. Raises `UnknownRun`."""
+    return line_of(connection, run).head
+
+
+def heads(connection: apsw.Connection, runs: Sequence[str]) -> dict[str, int]:
+    """The last seqs of those runs that exist."""
+    marks = ", ".join("?" * len(runs))
+    found = connection.execute(f"SELECT id, head FROM run WHERE id IN ({marks})", tuple(runs))
+    return dict(found.fetchall())
+
+
+def runs(connection: apsw.Connection, owners: Owners, where: RunFilter) -> list[RunInfo]:
+    """The run table, newest first."""
+    terms, values = ["no > 0"], []
+    if where.status:
+        terms.append(f"status IN ({', '.join('?' * len(where.status))})")
+        values += where.status
+    for column in ("agent", "session", "principal"):
+        wanted = getattr(where, column)
+        if wanted:
+            terms.append(f"{column} = ?")
+            values.append(wanted)
+    found = connection.execute(
+        f"SELECT {COLUMNS} FROM run WHERE {' AND '.join(terms)} ORDER BY no DESC LIMIT ?",
+        (*values, where.limit),
+    ).fetchall()
+    alive = _alive(connection, owners)
+    lines = [Line(*row) for row in found]
+    return [info_of(connection, line, leased=line.owner in alive) for line in lines]
+
+
+def runnable(
+    connection: apsw.Connection, owners: Owners, agents: Sequence[str], now: int, limit: int
+) -> list[str]:
+    """Runs that could be driven now and are not, oldest first."""
+    alive = sorted(_alive(connection, owners))
+    found = connection.execute(
+        "SELECT id FROM run WHERE due <= ? AND (cancel OR agent IN (SELECT value FROM json_each(?))) "
+        "AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(?))) ORDER BY no LIMIT ?",
+        (now, _json(agents), _json(alive), limit),
+    )
+    return [run for (run,) in found]
+
+
+def _alive(connection: apsw.Connection, owners: Owners) -> set[str]:
+    return {*owners.alive(connection), owners.token}
+
+
+def _json(words: Sequence[str]) -> str:
+    return msgspec.json.encode(list(words)).decode()
+

@@ -1,0 +1,275 @@
+"""What callers ask of the writer: each request is applied inside the writer's transaction.
+
+The rule for all of them: check first, then change. A request that is refused with one of the
+house's own errors has changed nothing, and the others of its batch go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from cairn.core.codec import GENESIS
+from cairn.core.commands import Command
+from cairn.core.events import Entry
+from cairn.core.evolve import fold
+from cairn.core.index import Index, index_of
+from cairn.core.state import RunState
+from cairn.errors import Fenced, Moved, SessionBusy, UnknownRun
+from cairn.ports import Claim, NewRun, RunInfo
+from cairn.store.retention import ENDED_VALUES
+from cairn.store.sqlite.journal import Salts, asks_to_cancel, entries_of, hash_at, prepare
+from cairn.store.sqlite.lines import Line, info_of
+from cairn.store.sqlite.transaction import Transaction
+from cairn.store.submission import respond
+
+
+class Request(ABC):
+    """One wish, and the future its caller waits on."""
+
+    __slots__ = ("future", "loop")
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.future: asyncio.Future[object] = self.loop.create_future()
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether its caller was cancelled before it was taken."""
+        return self.future.cancelled()
+
+    def unheard(self, result: object) -> None:
+        """It was done, but its caller was cancelled meanwhile and will never know."""
+
+    @abstractmethod
+    def apply(self, tx: Transaction) -> object:
+        """Do it, or refuse with nothing changed; the result is handed over after the commit."""
+
+
+class Append(Request):
+    """The owner's write."""
+
+    __slots__ = ("cancel", "prepared", "epoch", "index", "release", "run")
+
+    def __init__(
+        self,
+        run: str,
+        epoch: int,
+        entries: Sequence[Entry],
+        index: Index | None,
+        salts: Salts,
+        *,
+        release: bool,
+    ) -> None:
+        super().__init__()
+        self.run = run
+        self.epoch = epoch
+        self.prepared = prepare(run, entries, salts)
+        self.cancel = asks_to_cancel(entries)
+        self.index = index
+        self.release = release
+
+    def apply(self, tx: Transaction) -> None:
+        line = tx.line(self.run)
+        prepared = self.prepared
+        if self.epoch != line.epoch or not self.epoch:
+            raise Fenced(f"run {self.run!r} was claimed by another owner since")
+        if prepared and prepared[0].seq != line.head + 1:
+            raise Moved(f"run {self.run!r} is at event {line.head}")
+        tx.extend(line, prepared)
+        if self.cancel:
+            line.cancel = 1
+            line.indexed = True
+        if self.index is not None:
+            tx.reindex(line, self.index)
+        if self.release:
+            tx.lease(line, None)
+
+
+class Create(Request):
+    """A new journal."""
+
+    __slots__ = ("prepared", "entries", "index", "new")
+
+    def __init__(
+        self, new: NewRun, entries: Sequence[Entry], index: Index, salts: Salts
+    ) -> None:
+        super().__init__()
+        self.new = new
+        self.prepared = prepare(new.run, entries, salts)
+        self.entries = entries
+        self.index = index
+
+    def apply(self, tx: Transaction) -> RunInfo | None:
+        new = self.new
+        taken = tx.find(new.run)
+        if taken is not None:
+            leased = taken.owner is not None and _is_alive(tx, taken.owner)
+            return info_of(tx.connection, taken, leased=leased)
+        parent = tx.line(new.parent) if new.parent else None
+        if parent is not None and parent.head < new.parent_at:
+            raise UnknownRun(f"run {new.parent!r} has no event {new.parent_at}")
+        if new.session:
+            tx.flush()
+            _check_session(tx, new.session)
+        previous = GENESIS
+        if parent is not None:
+            tx.flush()
+            previous = hash_at(tx.connection, parent, new.parent_at)
+        line = self._insert(tx, None if parent is None else parent.no, previous)
+        tx.remember(line)
+        tx.extend(line, self.prepared)
+        tx.reindex(line, self.index, cancel=asks_to_cancel(self.entries))
+        return None
+
+    def _insert(self, tx: Transaction, parent: int | None, previous: bytes) -> Line:
+        new, index = self.new, self.index
+        created_at = self.entries[0].at if self.entries else 0
+        line = Line(
+            no=0,
+            id=new.run,
+            parent=parent,
+            parent_at=new.parent_at,
+            head=new.parent_at,
+            hash=previous,
+            epoch=0,
+            owner=None,
+            agent=new.agent,
+            session=new.session,
+            principal=new.principal,
+            digest=new.digest,
+            status=index.status,
+            waits="",
+            wake_at=0,
+            cancel=0,
+            steps=0,
+            tokens=0,
+            micro_usd=0,
+            created_at=created_at,
+            updated_at=created_at,
+            pending=(),
+        )
+        tx.connection.execute(
+            "INSERT INTO run (id, parent, parent_at, head, hash, agent, session, principal, "
+            "digest, status, due, created_at, updated_at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(new.run, parent, new.parent_at, new.parent_at, previous),
+                *(new.agent, new.session, new.principal, new.digest),
+                *(index.status, line.due, created_at, created_at),
+            ),
+        )
+        line.no = tx.connection.last_insert_rowid()
+        return line
+
+
+class Take(Request):
+    """A claim."""
+
+    __slots__ = ("put", "run")
+
+    def __init__(self, run: str, put: Callable[[GiveUp], None]) -> None:
+        super().__init__()
+        self.run = run
+        self.put = put
+
+    def unheard(self, result: object) -> None:
+        if isinstance(result, Claim):  # nobody would ever drive the run
+            self.put(GiveUp(self.run, result.epoch))
+
+    def apply(self, tx: Transaction) -> Claim | None:
+        line = tx.line(self.run)
+        previous: Literal["new", "released", "dead", "expired"]
+        if line.owner is None:
+            previous = "released" if line.epoch else "new"
+        else:
+            fate = tx.owners.fate(tx.connection, line.owner)
+            if fate == "alive":
+                return None
+            previous = fate
+        tx.owners.enlist(tx.connection)
+        line.epoch += 1
+        line.indexed = True
+        tx.lease(line, tx.owners.token)
+        return Claim(epoch=line.epoch, head=line.head, previous=previous)
+
+
+class GiveUp:
+    """A claim that nobody knows of is let go; nobody waits for that."""
+
+    __slots__ = ("epoch", "run")
+
+    def __init__(self, run: str, epoch: int) -> None:
+        self.run = run
+        self.epoch = epoch
+
+    def apply(self, tx: Transaction) -> None:
+        line = tx.find(self.run)
+        if line is not None and line.epoch == self.epoch:
+            tx.lease(line, None)
+
+
+class Submit(Request):
+    """Everybody else's write."""
+
+    __slots__ = ("actor", "command", "now", "run", "salts", "seen")
+
+    def __init__(
+        self, run: str, seen: RunState, command: Command, now: int, actor: str, salts: Salts
+    ) -> None:
+        super().__init__()
+        self.run = run
+        self.seen = seen
+        self.command = command
+        self.now = now
+        self.actor = actor
+        self.salts = salts
+
+    def apply(self, tx: Transaction) -> tuple[RunState, Entry | None]:
+        line = tx.line(self.run)
+        state = self.seen
+        if state.seq < line.head:
+            tx.flush()
+            state = fold(state, entries_of(tx.connection, line, state.seq))
+        state, entry = respond(state, self.command, self.now, self.actor)
+        if entry is not None:
+            prepared = prepare(self.run, (entry,), self.salts)
+            index = index_of(state)
+            tx.extend(line, prepared)
+            tx.reindex(line, index, cancel=asks_to_cancel((entry,)))
+        return state, entry
+
+
+class Remove(Request):
+    """Prune these runs, given as id and head, unless they changed since they were chosen."""
+
+    __slots__ = ("chosen", "now", "salts")
+
+    def __init__(self, chosen: Sequence[tuple[str, int]], now: int, salts: Salts) -> None:
+        super().__init__()
+        self.chosen = chosen
+        self.now = now
+        self.salts = salts
+
+    def apply(self, tx: Transaction) -> list[str]:
+        from cairn.store.sqlite.pruning import remove
+
+        tx.flush()
+        return remove(tx, self.chosen, self.now, self.salts)
+
+
+def _is_alive(tx: Transaction, token: str) -> bool:
+    return tx.owners.fate(tx.connection, token) == "alive"
+
+
+def _check_session(tx: Transaction, session: str) -> None:
+    marks = ", ".join(f"'{status}'" for status in sorted(ENDED_VALUES))
+    found = tx.connection.execute(
+        f"SELECT id FROM run WHERE session = ? AND status NOT IN ({marks})",  # noqa: S608 - marks are our own words
+        (session,),
+    ).fetchone()
+    if found is not None:
+        raise SessionBusy(session, found[0])
+

@@ -1,0 +1,82 @@
+"""What a store file looks like, version by version, and how an older one is brought up to date."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import apsw
+
+from cairn.errors import SchemaTooNew, UnsupportedStore
+
+APPLICATION_ID = 0x43414952
+"""`CAIR`: says in the file's header whose it is."""
+
+_HEADER_BYTES = 100
+_MAGIC = b"SQLite format 3\x00"
+
+
+def migrations() -> list[Path]:
+    """The migration files in order; the n-th one leads to version n."""
+    return sorted((Path(__file__).parent / "sql").glob("[0-9]*.sql"))
+
+
+def check_header(path: str) -> None:
+    """Refuse a file that is not ours or from the future, without opening it as a database.
+
+    Raises:
+        SchemaTooNew: a newer Cairn made it.
+        UnsupportedStore: it is something else.
+    """
+    with Path(path).open("rb") as file:
+        head = file.read(_HEADER_BYTES)
+    if not head:
+        return
+    if len(head) < _HEADER_BYTES or not head.startswith(_MAGIC):
+        raise UnsupportedStore(f"{path} is not a store: choose another path")
+    (version,) = struct.unpack_from(">i", head, 60)
+    (application,) = struct.unpack_from(">I", head, 68)
+    if application == APPLICATION_ID:
+        _check_version(version, path)
+
+
+def check_version(connection: apsw.Connection, path: str) -> int:
+    """The version of an open file, 0 for an empty one.
+
+    Raises: as `check_header`.
+    """
+    version = int(connection.pragma("user_version"))
+    application = int(connection.pragma("application_id"))
+    if application == APPLICATION_ID:
+        _check_version(version, path)
+        return version
+    if version or application or connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+        raise UnsupportedStore(f"{path} holds another program's data: choose another path")
+    return 0
+
+
+def _check_version(version: int, path: str) -> None:
+    newest = len(migrations())
+    if version > newest:
+        raise SchemaTooNew(
+            f"{path} has version {version}; this Cairn knows {newest}. "
+            "Use the newer Cairn that made it; the file was not touched"
+        )
+
+
+def migrate(connection: apsw.Connection, path: str) -> None:
+    """Bring the file to the newest version, in one transaction, or leave it alone."""
+    if check_version(connection, path) == len(migrations()):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = check_version(connection, path)  # another process may have been first
+        for number, file in enumerate(migrations()[version:], version + 1):
+            connection.execute(file.read_text(encoding="utf-8"))
+            connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    except BaseException:  # whatever it was, no half of a migration may stay
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,267 @@
+"""The store on one SQLite file, and how the processes' users come to share it."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar, cast
+
+import apsw
+
+from cairn.core.codec import Row
+from cairn.core.commands import Command
+from cairn.core.events import Entry
+from cairn.core.index import Index, Pending
+from cairn.core.state import RunState
+from cairn.errors import ConfigError, StoreClosed, UnsupportedStore
+from cairn.ports import Claim, NewRun, RunFilter, RunInfo
+from cairn.store.sqlite import backup, filesystem, journal, owners, pruning, queries
+from cairn.store.sqlite.connection import Settings, open_writer
+from cairn.store.sqlite.journal import Salts
+from cairn.store.sqlite.lines import pending_of_all
+from cairn.store.sqlite.owners import Owners
+from cairn.store.sqlite.readers import Readers
+from cairn.store.sqlite.requests import Append, Create, Remove, Submit, Take
+from cairn.store.sqlite.watch import Watch
+from cairn.store.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """Journals in one file; the contract is `Store`.
+
+    `open_store` is the way to one: it shares one object between all users of a file.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.users = 1
+        """How many have opened it and not closed it yet; kept by `open_sqlite`."""
+        connection = open_writer(settings)
+        written = connection.execute("SELECT 1 FROM run WHERE no > 0 LIMIT 1").fetchone()
+        self._connection = connection
+        self._salts = Salts()
+        self._owners = Owners(settings)
+        self._readers = Readers(settings)
+        self._watch = Watch(settings, self._owners, self._readers, 1 if written else 0)
+        self._writer = Writer(settings, connection, self._owners, self._watch.wrote)
+        self._parent = 0
+        """In a forked child: the process that opened it."""
+        _alive.add(self)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a fault of the disk, or a close, has put an end to this object."""
+        return self._writer.fault is not None
+
+    # ------------------------------------------------------------ writing
+
+    async def create(self, new: NewRun, entries: Sequence[Entry], index: Index) -> RunInfo | None:
+        """See `Store.create`."""
+        self._check_open()
+        if new.run == "store":
+            raise ConfigError("run", "the id 'store' is reserved", "Choose another id")
+        request = Create(new, entries, index, self._salts)
+        return cast("RunInfo | None", await self._writer.ask(request))
+
+    async def claim(self, run: str) -> Claim | None:
+        """See `Store.claim`."""
+        self._check_open()
+        request = Take(run, self._writer.put_if_open)
+        return cast("Claim | None", await self._writer.ask(request))
+
+    async def append(
+        self,
+        run: str,
+        epoch: int,
+        entries: Sequence[Entry],
+        index: Index | None,
+        *,
+        release: bool = False,
+    ) -> None:
+        """See `Store.append`."""
+        self._check_open()
+        request = Append(run, epoch, entries, index, self._salts, release=release)
+        await self._writer.ask(request)
+
+    async def submit(
+        self, run: str, seen: RunState, command: Command, now: int, actor: str = ""
+    ) -> tuple[RunState, Entry | None]:
+        """See `Store.submit`."""
+        # what can be folded beforehand is not folded while others wait for the file
+        seen = await self._read(lambda c: queries.folded(c, run, seen))
+        request = Submit(run, seen, command, now, actor, self._salts)
+        return cast("tuple[RunState, Entry | None]", await self._writer.ask(request))
+
+    # ------------------------------------------------------------ reading
+
+    async def info(self, run: str) -> RunInfo:
+        """See `Store.info`."""
+        return await self._read(lambda c: queries.info(c, self._owners, run))
+
+    async def read(self, run: str, after: int = 0, upto: int = 0) -> list[Entry]:
+        """See `Store.read`."""
+        return await self._read(lambda c: queries.read(c, run, after, upto))
+
+    async def rows(self, run: str) -> list[Row]:
+        """See `Store.rows`."""
+        return await self._read(lambda c: queries.rows(c, run))
+
+    async def verify(self, run: str) -> int:
+        """See `Store.verify`."""
+        return await self._read(lambda c: journal.verify(c, run))
+
+    async def runs(self, where: RunFilter) -> list[RunInfo]:
+        """See `Store.runs`."""
+        return await self._read(lambda c: queries.runs(c, self._owners, where))
+
+    async def runnable(self, agents: Sequence[str], now: int, limit: int = 100) -> list[str]:
+        """See `Store.runnable`."""
+        return await self._read(lambda c: queries.runnable(c, self._owners, agents, now, limit))
+
+    async def pending(self, limit: int = 100) -> list[Pending]:
+        """See `Store.pending`."""
+        return await self._read(lambda c: pending_of_all(c, limit))
+
+    async def session_head(self, session: str) -> RunInfo | None:
+        """See `Store.session_head`."""
+        if not session:
+            return None
+        found = await self.runs(RunFilter(session=session, limit=1))
+        return found[0] if found else None
+
+    async def _read(self, query: Callable[[apsw.Connection], T]) -> T:
+        self._check_open()
+        return await self._readers.run(query)
+
+    # ------------------------------------------------------------ waiting
+
+    async def changed(self, run: str, seq: int, timeout_s: float) -> bool:
+        """See `Store.changed`."""
+        self._check_open()
+        return await self._watch.changed(run, seq, timeout_s)
+
+    async def news(self, seen: int, timeout_s: float) -> int:
+        """See `Store.news`."""
+        self._check_open()
+        return await self._watch.news(seen, timeout_s)
+
+    # ------------------------------------------------------------ the rest
+
+    def lock_path(self, run: str, call: str) -> str:
+        """See `Store.lock_path`."""
+        return self._owners.call_lock(run, call)
+
+    def call_alive(self, run: str, call: str) -> bool:
+        """See `Store.call_alive`."""
+        return owners.is_held(self._owners.call_lock(run, call))
+
+    async def prune(self, before: int, dry_run: bool = False) -> list[str]:
+        """See `Store.prune`."""
+        chosen = await self._read(lambda c: pruning.choose(c, self._owners, before))
+        if dry_run:
+            return [run for run, _ in chosen]
+        removed: list[str] = []
+        for at in range(0, len(chosen), pruning.RUNS_AT_ONCE):
+            part = chosen[at : at + pruning.RUNS_AT_ONCE]
+            request = Remove(part, time.time_ns() // 1000, self._salts)
+            removed += cast("list[str]", await self._writer.ask(request))
+        for run in removed:
+            self._owners.forget_calls(run)
+        return removed
+
+    async def backup(self, path: str) -> None:
+        """See `Store.backup`."""
+        await self._read(lambda c: backup.back_up(c, path))
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        if self._parent:
+            return  # a forked child has nothing of its own to close
+        with _registry_lock:
+            self.users -= 1
+            if self.users > 0:
+                return
+            if _open.get(self.settings.path) is self:
+                del _open[self.settings.path]
+        await asyncio.to_thread(self._shut)
+
+    def _shut(self) -> None:
+        self._watch.stop()
+        self._readers.close()
+        self._writer.stop()
+        _alive.discard(self)
+
+    def _check_open(self) -> None:
+        if self._parent:
+            raise StoreClosed(
+                f"this store belongs to process {self._parent}, which this one was forked from. "
+                "Open it after the fork, or start processes with 'spawn'"
+            )
+        fault = self._writer.fault
+        if fault is not None:
+            raise type(fault)(str(fault))
+
+    def _forked(self) -> None:
+        self._parent = os.getppid()
+        self._owners.forked()
+        for connection in (self._connection, *self._readers.connections()):
+            # closing it here would meddle with the parent's file: it is kept for ever instead
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+# ---------------------------------------------------------------- one object for each file
+
+_registry_lock = threading.Lock()
+_open: dict[str, SqliteStore] = {}
+_alive: set[SqliteStore] = set()
+_inherited: set[str] = set()
+"""Files a parent process had open at the fork: the library's picture of their locks is wrong."""
+
+
+def open_sqlite(path: str, *, durability: Literal["full", "process"] = "full") -> SqliteStore:
+    """See `cairn.store.open_store`."""
+    filesystem.check_platform()
+    if durability not in ("full", "process"):
+        raise ConfigError(
+            "durability", f"{durability!r} is not known", "Write 'full' or 'process'"
+        )
+    real = os.path.realpath(path)
+    if real in _inherited:
+        raise UnsupportedStore(
+            f"{path} was open in the process that this one was forked from. "
+            "Open it after the fork only, or start processes with 'spawn'"
+        )
+    with _registry_lock:
+        store = _open.get(real)
+        if store is not None and not store.failed:
+            if store.settings.durability != durability:
+                raise ConfigError(
+                    "durability",
+                    f"{path} is open in this process with {store.settings.durability!r}",
+                    f"Open it with durability={store.settings.durability!r}",
+                )
+            store.users += 1
+            return store
+        store = SqliteStore(Settings(path=real, durability=durability))
+        _open[real] = store
+        return store
+
+
+def _in_forked_child() -> None:
+    global _registry_lock  # noqa: PLW0603 - the parent's lock may be held for ever here
+    _registry_lock = threading.Lock()
+    for store in _alive:
+        _inherited.add(store.settings.path)
+        store._forked()  # noqa: SLF001 - this module's own class
+    _open.clear()
+    owners.forget_left_behind()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)

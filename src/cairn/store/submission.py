@@ -1,0 +1,31 @@
+"""What a command becomes, decided against the journal it lands in; the same for every store."""
+
+from __future__ import annotations
+
+from cairn.core.commands import Approve, Answer, Command, Deny, Late, Resolve, accept
+from cairn.core.events import Entry
+from cairn.core.evolve import evolve
+from cairn.core.state import RunState
+
+_OF_A_STEP = (Approve, Deny, Answer, Resolve, Late)
+"""Commands about something the open turn asked for or did."""
+
+
+def respond(
+    state: RunState, command: Command, now: int, actor: str
+) -> tuple[RunState, Entry | None]:
+    """The state after the command, and the entry to append, None when it changes nothing.
+
+    Raises: whatever `accept` and `evolve` raise.
+    """
+    event = accept(state, command, now)
+    if event is None:
+        return state, None
+    entry = Entry(
+        seq=state.seq + 1,
+        at=max(now, state.at),
+        event=event,
+        step=state.step if isinstance(command, _OF_A_STEP) else 0,
+        actor=actor,
+    )
+    return evolve(state, entry), entry

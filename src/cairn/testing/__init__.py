@@ -1,0 +1,1 @@
+"""What Cairn ships for testing: contract suites that every adapter passes whole."""
