@@ -25,7 +25,7 @@ from cairn.engine.host import Deployment, Host
 from cairn.engine.load import load, read_artifact
 from cairn.engine.notify import Notifier, OnWait
 from cairn.engine.portal import Portal
-from cairn.engine.result import Run, result_of
+from cairn.engine.result import Run, result_of, run_of
 from cairn.engine.stream import stream_run
 from cairn.engine.worker import Worker, drive
 from cairn.errors import ConfigError, SessionBusy, UnknownRun
@@ -227,8 +227,10 @@ class Runtime:
         background = self._driven.get(run)
         if background is not None and background.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({background})
-        await drive(self.store, run, self.host, self._notifier)
-        return await self.get_async(run)
+        state = await drive(self.store, run, self.host, self._notifier)
+        if state is None or state.agent not in self.host.agents:
+            return await self.get_async(run)
+        return await run_of(self.store, state, self.host.crew(state.agent))
 
     def _spawn(self, run: str) -> None:
         self._asked.add(run)
@@ -254,9 +256,11 @@ class Runtime:
         principal: Principal | str = LOCAL,
         session: str = "",
         limits: Limits | None = None,
+        kind: TaskKind | None = None,
+        approvals: Literal["ask", "none"] = "ask",
     ) -> AsyncIterator[Observed]:
         """As `run`, but yield what happens: `Entry`, `Delta`, `Discard`, `Progress`."""
-        task = self._task(agent, input, principal, session, limits, None, "ask")
+        task = self._task(agent, input, principal, session, limits, kind, approvals)
         run = await self.client.start(task, id)
         async for what in self.watch_async(run):
             yield what

@@ -28,7 +28,12 @@ def refused(function: Any, **options: Any) -> str:
 
 def test_a_bare_tool_is_dangerous_and_runs_once() -> None:
     spec = tool(pay).spec
-    assert (spec.name, spec.effect, spec.recovery, spec.kind) == ("pay", "dangerous", "once", "call")
+    assert (spec.name, spec.effect, spec.recovery, spec.kind) == (
+        "pay",
+        "dangerous",
+        "once",
+        "call",
+    )
     assert (spec.timeout_us, spec.retries, spec.micro_usd) == (60 * SECOND_US, 0, 0)
     assert spec.result_bytes == 16_384
 

@@ -41,7 +41,7 @@ class Named(TypedDict):
     name: str
 
 
-def every_kind(
+def every_kind(  # noqa: PLR0917 - a model gives them by name
     node: Node,
     colour: Colour,
     point: Point,

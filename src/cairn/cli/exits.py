@@ -10,6 +10,7 @@ USAGE = 2
 TERMINATED = 143
 """128 and the number of SIGTERM: the run goes on when it is asked for again."""
 
+ENDED = frozenset({"completed", "failed", "stopped", "cancelled"})
 OF_STATUS = {
     "completed": 0,
     "failed": 1,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
 
 from cairn.core.views_words import money, short, span
 
-__all__ = ["day", "money", "offset", "short", "span", "visible", "visible_line"]
+__all__ = ["day", "json_line", "money", "offset", "short", "span", "visible", "visible_line"]
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, escape among them; not \t and \n
-    "\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"  # invisible, reordering
+    "\u200b\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"  # hiding, breaking, reordering
     "\ud800-\udfff]"
 )
 SECOND_US = 1_000_000
@@ -37,6 +40,12 @@ def _shown(found: re.Match[str]) -> str:
     if code == 0x7F:
         return "\u2421"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def json_line(value: Any) -> str:
+    """One JSON object on a line of its own; what could act on a terminal is escaped in it."""
+    text = msgspec.json.encode(value, enc_hook=str).decode()
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def offset(us: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,18 +15,18 @@ from cairn.core.actions import StartCalls
 from cairn.core.commands import Late
 from cairn.core.rules import Problem
 from cairn.core.state import Call
-from cairn.engine.backs import ProbeBack, ToolBack
-from cairn.engine.flights import Flights
+from cairn.engine.backs import Back, ProbeBack, ToolBack
+from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
 from cairn.engine.load import load, read_artifact
-from cairn.engine.perform import perform_probe, perform_tool
+from cairn.engine.perform import ToolFlight, perform_probe
 from cairn.errors import CairnError, ErrorClass
 from cairn.ports import Progress, Store
 from cairn.tools.context import Context
 from cairn.tools.outcome import describe
 from cairn.tools.results import UnserialisableResult, stand_in, to_json
-from cairn.tools.runner import Finish, OnLate, start
+from cairn.tools.runner import Finish, start
 from cairn.tools.slots import SLOTS
 from cairn.tools.tool import Tool
 
@@ -100,16 +101,16 @@ class CallRunner:
         arguments = spec.check(call.arguments)
         timeout_s = spec.timeout_us / 1e6
         if isinstance(arguments, Problem):  # a check that changed its mind; nothing was called
-            self._flights.launch(call.id, _not_called(call, arguments.message))
+            self._flights.add(call.id, NOTHING, timeout_s)
+            self._flights.land(call.id, _not_called(call, arguments.message))
             if not tool.body.is_async:
                 SLOTS.release()
             return
         context = self._context(call, timeout_s)
-        running = start(
-            tool.body, arguments, context, on_late=self._late(call), finish=_finish(tool)
+        flight = ToolFlight(
+            call, context, self._flights, self._host.clock, partial(self._late, call.id)
         )
-        work = perform_tool(running, call, context, self._host.clock)
-        self._flights.launch(call.id, work)
+        flight.start(tool, arguments, _finish(tool))
 
     async def probe(self, call: Call, crew: Crew) -> None:
         """Ask a tool's probe whether a call took effect."""
@@ -118,13 +119,16 @@ class CallRunner:
         arguments = tool.spec.check(call.arguments)
         key = f"probe {call.id}"
         if tool.probe is None or isinstance(arguments, Problem):
-            self._flights.launch(key, _no_probe(call))
+            self._flights.add(key, NOTHING, 0)
+            self._flights.land(key, _no_probe(call))
             return
         if not tool.probe.is_async:
             await SLOTS.acquire()
         timeout_s = tool.spec.timeout_us / 1e6
         running = start(tool.probe, arguments, self._context(call, timeout_s))
-        self._flights.launch(key, perform_probe(running, call, timeout_s))
+        self._flights.launch(
+            key, perform_probe(running, call), timeout_s, lambda _: _no_answer(call)
+        )
 
     def _context(self, call: Call, timeout_s: float) -> Context[Any]:
         state, watchers = self._journal.state, self._host.watchers
@@ -158,25 +162,20 @@ class CallRunner:
             artifacts=len(state.artifacts),
         )
 
-    def _late(self, call: Call) -> OnLate:
-        def on_late(ok: bool, value: Any) -> None:
-            command = Late(call=call.id, ok=False, message=describe(value))
-            if not ok:
-                pass
-            elif isinstance(value, msgspec.Raw):
-                command = Late(call=call.id, ok=True, result=value)
-            else:
-                command = Late(call=call.id, ok=True, result=_json(value))
-            try:
-                loop = asyncio.get_running_loop()
-            except RuntimeError:  # the loop is gone, and the process is about to be
-                log.warning("call %s ended after its process's loop was closed", call.id)
-                return
-            task = loop.create_task(self._write_late(command))
-            _late_writes.add(task)
-            task.add_done_callback(_late_writes.discard)
-
-        return on_late
+    def _late(self, call: str, ok: bool, value: Any) -> None:
+        if ok:
+            result = value if isinstance(value, msgspec.Raw) else _json(value)
+            command = Late(call=call, ok=True, result=result)
+        else:
+            command = Late(call=call, ok=False, message=describe(value))
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # the loop is gone, and the process is about to be
+            log.warning("call %s ended after its process's loop was closed", call)
+            return
+        task = loop.create_task(self._write_late(command))
+        _late_writes.add(task)
+        task.add_done_callback(_late_writes.discard)
 
     async def _write_late(self, command: Late) -> None:
         run = self._journal.state.run
@@ -187,13 +186,17 @@ class CallRunner:
             log.warning("the late outcome of %s/%s is lost: %s", run, command.call, error)
 
 
-def _finish(tool: Tool[..., Any]) -> Finish | None:
+def _finish(tool: Tool[..., Any]) -> Finish:
     """What makes a returned value storable, where it was returned."""
     if tool.spec.sources:
-        return None
+        return _as_it_is
     if tool.spec.effect == "read":
         return to_json
     return _json
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _json(value: Any) -> msgspec.Raw:
@@ -204,7 +207,7 @@ def _json(value: Any) -> msgspec.Raw:
         return stand_in(error)
 
 
-async def _not_called(call: Call, message: str) -> ToolBack:
+def _not_called(call: Call, message: str) -> ToolBack:
     return ToolBack(
         call=call.id,
         kind="failed",
@@ -214,5 +217,23 @@ async def _not_called(call: Call, message: str) -> ToolBack:
     )
 
 
-async def _no_probe(call: Call) -> ProbeBack:
+def _no_probe(call: Call) -> ProbeBack:
     return ProbeBack(call=call.id, verdict="unknown", message="the tool has no probe any more")
+
+
+def _no_answer(call: Call) -> ProbeBack:
+    return ProbeBack(call=call.id, verdict="unknown", message="the probe gave no answer in time")
+
+
+class _Nothing:
+    """A flight that has landed already."""
+
+    def cancel(self, reason: Reason) -> None:
+        """There is nothing to stop."""
+
+    def overdue(self) -> Back:
+        """Never asked for: it lands where it is added."""
+        raise AssertionError("it has landed")
+
+
+NOTHING = _Nothing()

@@ -1,25 +1,58 @@
-"""What a run has at work at the moment: one task each, and a way to wait for the next to land."""
+"""What a run has at work at the moment, and one way to wait for the next of it to land.
+
+One timer serves a whole drive: it looks after deadlines, and turns a long wait into one that also
+listens for news from elsewhere. Turns that are quick never touch a timer.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal, Protocol
 
 from cairn.engine.backs import Back
 from cairn.ports import Store
 
 QUICK_S = 0.05
-"""How long a flight may take before the run starts to listen for news from elsewhere."""
+"""How long to wait for a flight before the run also listens for news from elsewhere."""
+CLEANUP_S = 2.0
+"""How long something that was told to stop may take until it is left behind."""
+
+Reason = Literal["timeout", "cancelled"]
+
+
+class Flight(Protocol):
+    """Something at work. It lands by itself, by calling `Flights.land`."""
+
+    def cancel(self, reason: Reason) -> None:
+        """Stop, and land soon."""
+        ...
+
+    def overdue(self) -> Back:
+        """What is recorded when it was told to stop and did not land in time."""
+        ...
+
+
+class _Open:
+    __slots__ = ("deadline", "flight", "told")
+
+    def __init__(self, flight: Flight, deadline: float) -> None:
+        self.flight = flight
+        self.deadline = deadline
+        self.told = False
 
 
 class Flights:
     """The open flights of one run, by key: `model`, `task`, a call id, or `probe` and a call id."""
 
     def __init__(self) -> None:
-        self._open: dict[str, asyncio.Task[Back]] = {}
-        self._landed: list[asyncio.Task[Back]] = []
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[str, _Open] = {}
+        self._landed: list[Back] = []
         self._waiter: asyncio.Future[None] | None = None
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self.stopping = False
 
     def __bool__(self) -> bool:
         return bool(self._open) or bool(self._landed)
@@ -27,60 +60,148 @@ class Flights:
     def __contains__(self, key: str) -> bool:
         return key in self._open
 
-    def launch(self, key: str, work: Coroutine[Any, Any, Back]) -> None:
-        """Set something to work; its key must be free."""
-        task = asyncio.get_running_loop().create_task(work, name=f"cairn {key}")
-        self._open[key] = task
+    def add(self, key: str, flight: Flight, timeout_s: float) -> None:
+        """Keep track of something that was set to work; its key must be free."""
+        self._open[key] = _Open(flight, self._loop.time() + timeout_s)
+        if timeout_s < QUICK_S and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-        def landed(done: asyncio.Task[Back]) -> None:
-            del self._open[key]
-            self._landed.append(done)
-            if self._waiter is not None and not self._waiter.done():
-                self._waiter.set_result(None)
+    def launch(
+        self,
+        key: str,
+        work: Coroutine[Any, Any, Back],
+        timeout_s: float,
+        stopped: Callable[[Reason], Back],
+    ) -> None:
+        """Set a coroutine to work; `stopped` says what is recorded if it is ended early."""
+        self.add(key, _Work(self, key, work, stopped), timeout_s)
 
-        task.add_done_callback(landed)
+    def land(self, key: str, back: Back) -> bool:
+        """Something has landed; False when it was given up before."""
+        if self._open.pop(key, None) is None:
+            return False
+        self._landed.append(back)
+        self._wake()
+        return True
 
     def landed(self) -> list[Back]:
         """What has landed since the last call, in order."""
         done, self._landed = self._landed, []
-        return [task.result() for task in done]
+        return done
+
+    def stop(self) -> None:
+        """Have the drive stop as soon as it looks here again."""
+        self.stopping = True
+        self._wake()
+
+    # ---------------------------------------------------------------- waiting
 
     async def wait(self, store: Store, run: str, head: int) -> bool:
-        """Wait until something lands; False when news came first."""
-        if self._landed:
-            return True
-        loop = asyncio.get_running_loop()
-        self._waiter = waiter = loop.create_future()
-        timer = loop.call_later(QUICK_S, _release, waiter)
+        """Wait until something lands; False when news, or the wish to stop, came first."""
+        if self._landed or self.stopping:
+            return bool(self._landed)
+        await self._wait(self._loop.time())
+        if self._landed or self.stopping:
+            return bool(self._landed)
+        news = self._loop.create_task(store.changed(run, head, 3600.0))
+        news.add_done_callback(lambda _: self._wake())
         try:
-            await waiter
+            while not (self._landed or self._done(news)):
+                await self._wait(float("inf"))
         finally:
-            timer.cancel()
-            self._waiter = None
-        if self._landed:
-            return True
-        return await self._wait_long(store, run, head)
-
-    async def _wait_long(self, store: Store, run: str, head: int) -> bool:
-        loop = asyncio.get_running_loop()
-        self._waiter = waiter = loop.create_future()
-        news = loop.create_task(store.changed(run, head, 3600.0))
-        try:
-            await asyncio.wait({waiter, news}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._waiter = None
-            if not news.done():
-                news.cancel()
+            news.cancel()
         return bool(self._landed)
 
+    def _done(self, news: asyncio.Task[bool]) -> bool:
+        return self.stopping or news.done()
+
+    async def _wait(self, since: float) -> None:
+        self._since = since
+        self._waiter = self._loop.create_future()
+        if self._timer is None:
+            self._set_timer(self._loop.time())
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _set_timer(self, now: float) -> None:
+        soon = min((each.deadline for each in self._open.values()), default=now + CLEANUP_S)
+        if self._since + QUICK_S > now:
+            soon = min(soon, self._since + QUICK_S)
+        self._timer = self._loop.call_at(max(soon, now), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for key, each in tuple(self._open.items()):
+            if each.deadline <= now:
+                self._expire(key, each, "timeout")
+        if self._waiter is None:
+            return
+        if self._since + QUICK_S <= now:
+            self._wake()
+        self._set_timer(now)
+
+    def _expire(self, key: str, each: _Open, reason: Reason) -> None:
+        if each.told:
+            self.land(key, each.flight.overdue())
+            return
+        each.told = True
+        each.deadline = self._loop.time() + CLEANUP_S
+        each.flight.cancel(reason)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
     async def halt(self) -> None:
-        """Cancel all that is open and wait until each has said what came of it."""
-        for task in tuple(self._open.values()):
-            task.cancel()
+        """Stop all that is open and wait until each has landed or is left behind."""
+        for key, each in tuple(self._open.items()):
+            if not each.told:
+                self._expire(key, each, "cancelled")
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         while self._open:
-            await asyncio.wait(set(self._open.values()))
+            await self._wait(float("inf"))
+
+    def close(self) -> None:
+        """The drive is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
-def _release(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+class _Work:
+    """A coroutine as a flight."""
+
+    __slots__ = ("_flights", "_key", "_reason", "_stopped", "_task")
+
+    def __init__(
+        self,
+        flights: Flights,
+        key: str,
+        work: Coroutine[Any, Any, Back],
+        stopped: Callable[[Reason], Back],
+    ) -> None:
+        self._flights = flights
+        self._key = key
+        self._stopped = stopped
+        self._reason: Reason = "cancelled"
+        self._task = asyncio.get_running_loop().create_task(self._run(work))
+
+    async def _run(self, work: Coroutine[Any, Any, Back]) -> None:
+        try:
+            back = await work
+        except asyncio.CancelledError:
+            back = self._stopped(self._reason)
+        self._flights.land(self._key, back)
+
+    def cancel(self, reason: Reason) -> None:
+        self._reason = reason
+        self._task.cancel()
+
+    def overdue(self) -> Back:
+        return self._stopped(self._reason)

@@ -5,8 +5,8 @@ Nothing in here touches the journal: it takes what was decided and gives back, b
 
 from __future__ import annotations
 
-import asyncio
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from cairn.agent import Answer, Crew
@@ -15,88 +15,102 @@ from cairn.core.context import system_text
 from cairn.core.outcomes import Fault, Reply
 from cairn.core.state import Call, RunState
 from cairn.engine.backs import ModelBack, ProbeBack, TaskBack, ToolBack
+from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.errors import ErrorClass, ModelError
-from cairn.ports import Clock, Delta, Discard, ModelRequest
+from cairn.ports import Clock, Delta, Discard, ModelRequest, ToolSchema
 from cairn.tools.context import Context
 from cairn.tools.outcome import classify
-from cairn.tools.runner import Running
+from cairn.tools.runner import Finish, Finished, Running, start
+from cairn.tools.tool import Tool
 from cairn.tools.verdicts import Happened, NotHappened, verdict_of
 
 
-async def perform_model(state: RunState, crew: Crew, host: Host) -> ModelBack:
-    """Make the request that the state says is open."""
-    requested = state.request
-    assert requested is not None  # noqa: S101 - only called for an open request
-    index = min(state.model, len(crew.models) - 1)
-    spec = crew.rules.models[index]
-    request = ModelRequest(
-        system=system_text(state),
-        messages=state.messages,
-        tools=_offered(state, crew),
-        tool_choice=requested.tool_choice,
-        output_mode=requested.output_mode,
-        output_schema=crew.output.schema if crew.output is not None else None,
-        max_output=requested.reserved.output_tokens,
-        timeout_s=spec.timeout_us / 1e6,
-        turn=state.replies,
-        run=state.run,
-        step=state.step,
-        attempt=requested.attempt,
-    )
-    shown = False
+class ModelCall:
+    """One request that the state says is open, ready to be made."""
 
-    def on_delta(text: str) -> None:
-        nonlocal shown
-        shown = True
-        host.watchers.observe(
-            state.run,
-            Delta(run=state.run, step=state.step, attempt=requested.attempt, text=text),
+    __slots__ = ("_begun", "_clock", "_model", "_request", "_shown", "_watchers", "timeout_s")
+
+    def __init__(self, state: RunState, crew: Crew, host: Host) -> None:
+        requested = state.request
+        assert requested is not None  # noqa: S101 - only made for an open request
+        index = min(state.model, len(crew.models) - 1)
+        self.timeout_s = crew.rules.models[index].timeout_us / 1e6
+        self._model = crew.models[index]
+        self._clock = host.clock
+        self._watchers = host.watchers
+        self._shown = False
+        self._begun = host.clock.monotonic_us()
+        self._request = ModelRequest(
+            system=system_text(state),
+            messages=state.messages,
+            tools=_offered(state, crew),
+            tool_choice=requested.tool_choice,
+            output_mode=requested.output_mode,
+            output_schema=crew.output.schema if crew.output is not None else None,
+            max_output=requested.reserved.output_tokens,
+            timeout_s=self.timeout_s,
+            turn=state.replies,
+            run=state.run,
+            step=state.step,
+            attempt=requested.attempt,
         )
 
-    watched = host.watchers.watched(state.run)
-    begun = host.clock.monotonic_us()
-    outcome = await _request(crew.models[index], request, on_delta if watched else None)
-    if shown and isinstance(outcome, Fault):
-        host.watchers.observe(
-            state.run, Discard(run=state.run, step=state.step, attempt=requested.attempt)
+    async def make(self) -> ModelBack:
+        """Make it; what the other side does wrong comes back as a fault."""
+        watched = self._watchers.watched(self._request.run)
+        try:
+            reply = await self._model.request(self._request, self._on_delta if watched else None)
+        except ModelError as error:
+            return self._failed(
+                Fault(
+                    error_class=error.error_class,
+                    message=str(error),
+                    retry_after_us=int((error.retry_after_s or 0) * 1e6),
+                    request_id=error.request_id,
+                )
+            )
+        except TimeoutError as error:
+            return self._failed(
+                Fault(error_class=ErrorClass.TIMEOUT, message=str(error) or "timed out")
+            )
+        except Exception as error:  # an adapter's own fault is the run's, not the process's
+            said = f"the model adapter failed: {type(error).__name__}: {error}"
+            return self._failed(Fault(error_class=ErrorClass.INTERNAL, message=said))
+        outcome = Reply(
+            parts=reply.parts,
+            calls=tuple((c.name, c.arguments, c.id) for c in reply.calls),
+            finish=reply.finish,
+            usage=reply.usage,
+            request_id=reply.request_id,
+            first_token_us=reply.first_token_us,
         )
-    return ModelBack(outcome=outcome, latency_us=host.clock.monotonic_us() - begun)
+        return ModelBack(outcome=outcome, latency_us=self._clock.monotonic_us() - self._begun)
+
+    def stopped(self, reason: Reason) -> ModelBack:
+        """What is recorded when it was ended early."""
+        if reason == "cancelled":
+            fault = Fault(error_class=ErrorClass.CANCELLED, message="cancelled while waiting")
+        else:
+            said = f"no reply within {self.timeout_s:g} s"
+            fault = Fault(error_class=ErrorClass.TIMEOUT, message=said)
+        return self._failed(fault)
+
+    def _failed(self, fault: Fault) -> ModelBack:
+        request = self._request
+        if self._shown:
+            void = Discard(run=request.run, step=request.step, attempt=request.attempt)
+            self._watchers.observe(request.run, void)
+        return ModelBack(outcome=fault, latency_us=self._clock.monotonic_us() - self._begun)
+
+    def _on_delta(self, text: str) -> None:
+        request = self._request
+        self._shown = True
+        delta = Delta(run=request.run, step=request.step, attempt=request.attempt, text=text)
+        self._watchers.observe(request.run, delta)
 
 
-async def _request(model: Any, request: ModelRequest, on_delta: Any) -> Reply | Fault:
-    try:
-        async with asyncio.timeout(request.timeout_s):
-            reply = await model.request(request, on_delta)
-    except ModelError as error:
-        return Fault(
-            error_class=error.error_class,
-            message=str(error),
-            retry_after_us=int((error.retry_after_s or 0) * 1e6),
-            request_id=error.request_id,
-        )
-    except TimeoutError:
-        return Fault(
-            error_class=ErrorClass.TIMEOUT, message=f"no reply within {request.timeout_s:g} s"
-        )
-    except asyncio.CancelledError:
-        return Fault(error_class=ErrorClass.CANCELLED, message="cancelled while waiting")
-    except Exception as error:  # an adapter's own fault is the run's, not the process's
-        return Fault(
-            error_class=ErrorClass.INTERNAL,
-            message=f"the model adapter failed: {type(error).__name__}: {error}",
-        )
-    return Reply(
-        parts=reply.parts,
-        calls=tuple((c.name, c.arguments, c.id) for c in reply.calls),
-        finish=reply.finish,
-        usage=reply.usage,
-        request_id=reply.request_id,
-        first_token_us=reply.first_token_us,
-    )
-
-
-def _offered(state: RunState, crew: Crew) -> Any:
+def _offered(state: RunState, crew: Crew) -> tuple[ToolSchema, ...]:
     if state.created is None or state.created.kind != "query":
         return crew.schemas
     reads = {name for name, spec in crew.rules.tools.items() if spec.effect == "read"}
@@ -106,39 +120,74 @@ def _offered(state: RunState, crew: Crew) -> Any:
 # ---------------------------------------------------------------- tools
 
 
-async def perform_tool(
-    running: Running, call: Call, context: Context[Any], clock: Clock
-) -> ToolBack:
-    """Wait for a started tool, at most until its deadline."""
-    begun = clock.monotonic_us()
-    try:
-        finished = await running.outcome(context.timeout_s)
-    except asyncio.CancelledError:
+class ToolFlight:
+    """A tool at work for a call, from its start to what is recorded of it."""
+
+    __slots__ = ("_begun", "_call", "_clock", "_context", "_flights", "_on_late", "_reason", "_run")
+
+    def __init__(
+        self,
+        call: Call,
+        context: Context[Any],
+        flights: Flights,
+        clock: Clock,
+        on_late: Callable[[bool, Any], None],
+    ) -> None:
+        self._call = call
+        self._context = context
+        self._flights = flights
+        self._clock = clock
+        self._on_late = on_late
+        self._reason: Reason | None = None
+        self._begun = clock.monotonic_us()
+        self._run: Running | None = None
+
+    def start(self, tool: Tool[..., Any], arguments: dict[str, Any], finish: Finish) -> None:
+        """Set it to work; its intent is durable and, for a sync tool, its thread is held."""
+        timeout_s = tool.spec.timeout_us / 1e6
+        self._flights.add(self._call.id, self, timeout_s)
+        self._run = start(tool.body, arguments, self._context, on_done=self._done, finish=finish)
+
+    def cancel(self, reason: Reason) -> None:
+        """Stop it. An async tool may clean up first; a thread cannot be stopped, only left."""
+        self._reason = reason
+        if self._run is not None:
+            self._run.abandon()
+            if not self._run.is_async:
+                self._flights.land(self._call.id, self.overdue())
+
+    def overdue(self) -> ToolBack:
+        """What is recorded when it gave no outcome in time."""
+        reason = self._reason or "timeout"
+        said = "cancelled while it was at work"
+        if reason == "timeout":
+            said = f"no result within {self._context.timeout_s:g} s"
         return ToolBack(
-            call=call.id,
+            call=self._call.id,
             kind="unknown",
-            reason="cancelled",
-            message="cancelled while it was at work",
-            duration_us=clock.monotonic_us() - begun,
+            reason=reason,
+            message=said,
+            duration_us=self._clock.monotonic_us() - self._begun,
         )
-    duration_us = clock.monotonic_us() - begun
-    if finished is None:
-        return ToolBack(
-            call=call.id,
-            kind="unknown",
-            reason="timeout",
-            message=f"no result within {context.timeout_s:g} s",
-            duration_us=duration_us,
-        )
-    if finished.ok:
-        return ToolBack(
-            call=call.id,
-            kind="returned",
-            value=finished.value,
-            facts=tuple(context.facts),
-            duration_us=duration_us,
-        )
-    return raised(call, finished.value, duration_us)
+
+    def _done(self, finished: Finished | None) -> None:
+        if self._reason is not None or finished is None:
+            self._flights.land(self._call.id, self.overdue())
+            if finished is not None:
+                self._on_late(finished.ok, finished.value)
+            return
+        duration_us = self._clock.monotonic_us() - self._begun
+        if finished.ok:
+            back = ToolBack(
+                call=self._call.id,
+                kind="returned",
+                value=finished.value,
+                facts=tuple(self._context.facts),
+                duration_us=duration_us,
+            )
+        else:
+            back = raised(self._call, finished.value, duration_us)
+        self._flights.land(self._call.id, back)
 
 
 def raised(call: Call, error: BaseException, duration_us: int) -> ToolBack:
@@ -164,12 +213,9 @@ def raised(call: Call, error: BaseException, duration_us: int) -> ToolBack:
     )
 
 
-async def perform_probe(running: Running, call: Call, timeout_s: float) -> ProbeBack:
+async def perform_probe(running: Running, call: Call) -> ProbeBack:
     """Wait for what a tool's probe says of a call whose effect is unknown."""
-    try:
-        finished = await running.outcome(timeout_s)
-    except asyncio.CancelledError:
-        return ProbeBack(call=call.id, verdict="unknown", message="the probe was cancelled")
+    finished = await running.outcome(None)
     if finished is None:
         return ProbeBack(call=call.id, verdict="unknown", message="the probe gave no answer")
     if not finished.ok:
@@ -199,8 +245,6 @@ async def perform_task(state: RunState, crew: Crew, action: RunTask, clock: Cloc
         said = crew.agent.checks[name](answer)
         if inspect.isawaitable(said):
             said = await said
-    except asyncio.CancelledError:
-        said = "the check was cancelled"
     except Exception as error:  # a check that fails has not accepted the answer
         said = f"the check {name} failed: {type(error).__name__}: {error}"
     duration_us = clock.monotonic_us() - begun

@@ -70,12 +70,17 @@ async def result_of(store: Store, run: str, crew: Crew | None = None) -> Run:
     """
     entries = await store.read(run)
     state = await fold_entries(store, run, entries)
-    return await run_of(store, state, entries, crew)
+    return await run_of(store, state, crew, entries)
 
 
-async def run_of(store: Store, state: RunState, entries: list[ev.Entry], crew: Crew | None) -> Run:
-    """The result for a state and the entries it was folded from."""
+async def run_of(
+    store: Store, state: RunState, crew: Crew | None, entries: list[ev.Entry] | None = None
+) -> Run:
+    """The result for a state; the journal is only read for what the state does not hold."""
     completed = state.status is Status.COMPLETED
+    if entries is None:
+        bare = completed and not state.artifacts and not state.sources
+        entries = [] if bare else await store.read(state.run)
     text = state.answer_text if completed else summary(state, entries)
     output = None
     if completed and crew is not None and crew.output is not None:

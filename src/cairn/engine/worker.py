@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from cairn.engine.advance import advance
+from cairn.core.state import RunState
+from cairn.engine.advance import carry
 from cairn.engine.client import settled
 from cairn.engine.host import Host
 from cairn.engine.notify import Notifier
 from cairn.errors import CairnError
-from cairn.ports import RunInfo, Store
+from cairn.ports import Store
 
 POLL_S = 1.0
 """How often a run that somebody else holds, and the run table, are looked at without news."""
@@ -20,34 +21,38 @@ BACKOFF_S = 30.0
 log = logging.getLogger("cairn")
 
 
-async def drive(store: Store, run: str, host: Host, notifier: Notifier | None = None) -> RunInfo:
+async def drive(
+    store: Store, run: str, host: Host, notifier: Notifier | None = None
+) -> RunState | None:
     """Drive a run until it is over or needs people. If somebody else drives it, follow.
+
+    Returns the state it was driven to, None when somebody else did it.
 
     Raises:
         UnknownRun, UnknownAgent, StoreError: as `advance`.
     """
     while True:
-        directive = await advance(store, run, host)
+        directive, state = await carry(store, run, host)
+        if directive.kind == "done":
+            return state
         info = await store.info(run)
         match directive.kind:
-            case "done":
-                return info
             case "more":
                 if host.draining:
-                    return info
+                    return state
             case "wait":
                 if settled(info):
                     if notifier is not None:
                         await notifier.waiting(store, run)
-                    return info
+                    return state if state is not None and info.head == state.seq else None
             case "later":
                 wait_us = directive.until - host.clock.now_us()
                 await store.changed(run, directive.head, max(wait_us / 1e6, 0.001))
                 if host.draining:
-                    return info
+                    return None
             case "busy":
                 if settled(info):
-                    return info
+                    return None
                 await store.changed(run, info.head, POLL_S)
 
 

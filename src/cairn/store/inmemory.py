@@ -40,8 +40,18 @@ STORE_JOURNAL = "store"
 class _Journal:
     """A run's line and its own entries."""
 
-    __slots__ = ("cancel", "created_at", "entries", "epoch", "head", "index", "new", "owner")
-    __slots__ += ("sealed", "updated_at")
+    __slots__ = (
+        "cancel",
+        "created_at",
+        "entries",
+        "epoch",
+        "head",
+        "index",
+        "new",
+        "owner",
+        "sealed",
+        "updated_at",
+    )
 
     def __init__(self, new: NewRun, index: Index) -> None:
         self.new = new
@@ -112,7 +122,8 @@ class InMemoryStore:
 
     def __init__(self, journals: Journals | None = None) -> None:
         self.journals = journals or Journals()
-        self._state: Literal["alive", "frozen", "closed", "dead"] = "alive"
+        self.condition: Literal["alive", "frozen", "closed", "dead"] = "alive"
+        """What has become of the process this object stands for."""
 
     # ------------------------------------------------------------ processes, for tests
 
@@ -122,11 +133,11 @@ class InMemoryStore:
 
     def crash(self) -> None:
         """The process is gone: its claims are free, and it says nothing more."""
-        self._state = "dead"
+        self.condition = "dead"
 
     def freeze(self) -> None:
         """The process has not been heard of for too long; it may yet wake up and write."""
-        self._state = "frozen"
+        self.condition = "frozen"
 
     # ------------------------------------------------------------ writing
 
@@ -166,7 +177,7 @@ class InMemoryStore:
                 return None
             previous: Literal["new", "released", "dead", "expired"]
             if journal.owner is not None:
-                previous = "dead" if journal.owner._state == "dead" else "expired"
+                previous = "dead" if journal.owner.condition == "dead" else "expired"
             else:
                 previous = "released" if journal.epoch else "new"
             journal.epoch += 1
@@ -353,8 +364,7 @@ class InMemoryStore:
             return chosen
 
     def _is_settled(self, run: str) -> bool:
-        entries = self._read(run, 0, self.journals.find(run).head)
-        return settled(fold(RunState(run=run), entries))
+        return settled(run, lambda: self._read(run, 0, self.journals.find(run).head))
 
     def _remove(self, run: str) -> None:
         journal = self.journals.find(run)
@@ -376,11 +386,11 @@ class InMemoryStore:
 
     async def close(self) -> None:
         """See `Store.close`."""
-        if self._state == "alive":
-            self._state = "closed"
+        if self.condition == "alive":
+            self.condition = "closed"
 
     def _check_open(self) -> None:
-        if self._state == "closed" or self._state == "dead":
+        if self.condition in {"closed", "dead"}:
             raise StoreClosed("this store was closed; open it again")
 
 
@@ -397,7 +407,7 @@ def check_gapless(run: str, head: int, entries: Sequence[Entry]) -> None:
 
 
 def _leased(journal: _Journal) -> bool:
-    return journal.owner is not None and journal.owner._state == "alive"
+    return journal.owner is not None and journal.owner.condition == "alive"
 
 
 def _drivable(journal: _Journal, agents: frozenset[str], now: int) -> bool:

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from cairn.core.events import Entry
+from cairn.core.evolve import fold
 from cairn.core.lifecycle import ENDED, CallStatus
 from cairn.core.state import RunState
+from cairn.errors import CairnError
 from cairn.ports import RunInfo
 
 ENDED_VALUES = frozenset(status.value for status in ENDED)
 _UNSETTLED = frozenset({CallStatus.STARTED, CallStatus.UNKNOWN, CallStatus.TAKEOVER})
 
 
-def settled(state: RunState) -> bool:
-    """Whether it is known of every effect of the run what came of it."""
+def settled(run: str, entries: Callable[[], Iterable[Entry]]) -> bool:
+    """Whether it is known of every effect of a run what came of it.
+
+    Not of a journal that cannot be read or folded: it is kept for whoever wants to find out why.
+    """
+    try:
+        state = fold(RunState(run=run), entries())
+    except CairnError:
+        return False
     return not any(call.status in _UNSETTLED for call in state.calls.values())
 
 

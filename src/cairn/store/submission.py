@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cairn.core.commands import Approve, Answer, Command, Deny, Late, Resolve, accept
+from cairn.core.commands import Answer, Approve, Command, Deny, Late, Resolve, accept
 from cairn.core.events import Entry
 from cairn.core.evolve import evolve
 from cairn.core.state import RunState

@@ -25,6 +25,7 @@ CLEANUP_S = 2.0
 """How long a cancelled async tool may take to clean up before it is left alone."""
 
 OnLate = Callable[[bool, Any], None]
+OnDone = Callable[["Finished | None"], None]
 Finish = Callable[[Any], Any]
 
 
@@ -45,6 +46,7 @@ class Running:
         "_finish",
         "_late",
         "_loop",
+        "_on_done",
         "_on_late",
         "_slots",
         "_task",
@@ -54,12 +56,13 @@ class Running:
         "finished",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - made in one place, by `start`
         self,
         body: Body,
         bound: dict[str, Any],
         context: Context[Any],
         on_late: OnLate | None,
+        on_done: OnDone | None,
         finish: Finish | None,
         slots: Slots,
     ) -> None:
@@ -69,6 +72,7 @@ class Running:
         self._bound = bound
         self._context = context
         self._on_late = on_late
+        self._on_done = on_done
         self._finish = finish
         self._slots = slots
         self._loop = asyncio.get_running_loop()
@@ -76,6 +80,11 @@ class Running:
         self._task: asyncio.Task[None] | None = None
         self._late: Finished | None = None
         self._watched = False
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it can be cancelled; a thread can only be left alone."""
+        return self._body.is_async
 
     async def outcome(
         self, seconds: float | None = None, cleanup: float = CLEANUP_S
@@ -140,6 +149,9 @@ class Running:
             _abandoned.discard(self)
         else:
             self._context.close()
+        if self._on_done is not None:
+            self._on_done(finished)
+            return
         if self._waiter is not None:
             _wake(self._waiter)
         if self.abandoned and finished is not None:
@@ -213,6 +225,7 @@ def start(
     context: Context[Any],
     *,
     on_late: OnLate | None = None,
+    on_done: OnDone | None = None,
     finish: Finish | None = None,
     slots: Slots = SLOTS,
 ) -> Running:
@@ -228,10 +241,13 @@ def start(
         on_late: Called once with (ok, value or exception) if the function returns or raises after
             it was left alone, never before `outcome` has returned. On the loop; in the tool's
             thread if the loop is closed by then.
+        on_done: Called once when the function has ended, in time or not, with what came of it;
+            with None when it ended because it was abandoned. Takes the place of `outcome` and
+            `on_late`.
         finish: Applied to what the function returns, where it ran and within its time.
         slots: Where the slot came from.
     """
-    running = Running(body, body.bind(arguments, context), context, on_late, finish, slots)
+    running = Running(body, body.bind(arguments, context), context, on_late, on_done, finish, slots)
     if body.is_async:
         running.run_task()
     else:

@@ -67,7 +67,7 @@ def restore(backup_path: str | Path, path: str | Path) -> None:
     with _unused(target):
         try:
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
-            with open(descriptor, "wb") as file, Path(source).open("rb") as copy:
+            with os.fdopen(descriptor, "wb") as file, Path(source).open("rb") as copy:
                 shutil.copyfileobj(copy, file)
                 file.flush()
                 os.fsync(file.fileno())

@@ -10,14 +10,21 @@ from pathlib import Path
 from cairn.errors import ConfigError, StoreFailed, UnsupportedStore
 
 NETWORK = frozenset(
-    "9p afpfs afs beegfs ceph cifs coda davfs glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs "
-    "prl_fs smb3 smbfs vboxsf vmhgfs webdav".split()
+    {
+        *("9p", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gpfs"),
+        *("lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "prl_fs", "smb3", "smbfs"),
+        *("vboxsf", "virtiofs", "vmhgfs", "webdav"),
+    }
 )
 """Filesystems whose locks or shared memory cannot be relied on between processes."""
 
 NETWORK_FUSE = frozenset(
-    "ceph davfs2 gcsfuse glusterfs gvfsd-fuse mergerfs rclone s3fs sshfs vmhgfs-fuse".split()
+    {
+        *("ceph", "davfs2", "gcsfuse", "glusterfs", "gvfsd-fuse", "juicefs", "rclone", "s3fs"),
+        *("sshfs", "vmhgfs-fuse"),
+    }
 )
+"""The same among those that live in a process of their own."""
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700

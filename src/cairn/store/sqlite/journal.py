@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -22,7 +22,10 @@ _SALTS_AT_ONCE = 256
 _SEQ_BITS = 32
 _SEQ_MASK = (1 << _SEQ_BITS) - 1
 
-_SELECT = "SELECT id, at, step, actor, type, v, data, blob, salt, hash FROM event"
+_SELECT = (
+    "SELECT id, at, step, actor, type, v, data, blob, salt, hash FROM event "
+    "WHERE id > ? AND id <= ? ORDER BY id"
+)
 
 # ---------------------------------------------------------------- in
 
@@ -74,13 +77,14 @@ def prepare(run: str, entries: Sequence[Entry], salts: Salts) -> list[Prepared]:
         expected += 1
         event = entry.event
         number, version = event.TYPE, event.V
-        data: bytes | None = encode(event)
+        data = encode(event)
         salt = salts.take()
         sealed = header(run, entry, number, version) + sha256(salt + data).digest()
+        inline: bytes | None = data
         payload = blob = None
         if len(data) > INLINE_BYTES:
-            payload, blob, data = data, sha256(data).digest(), None
-        fields = (entry.at, entry.step, entry.actor, number, version, data, blob, salt)
+            payload, blob, inline = data, sha256(data).digest(), None
+        fields = (entry.at, entry.step, entry.actor, number, version, inline, blob, salt)
         prepared.append(Prepared(seq, fields, sealed, payload))
     return prepared
 
@@ -93,9 +97,7 @@ def first_id(number: int) -> int:
 # ---------------------------------------------------------------- out
 
 
-def rows_between(
-    connection: apsw.Connection, line: Line, after: int, upto: int
-) -> Iterator[Row]:
+def rows_between(connection: apsw.Connection, line: Line, after: int, upto: int) -> Iterator[Row]:
     """A run's own rows with `after < seq <= upto`.
 
     Raises:
@@ -103,14 +105,12 @@ def rows_between(
     """
     base = first_id(line.no)
     expected = after
-    cursor = connection.execute(f"{_SELECT} WHERE id > ? AND id <= ?", (base + after, base + upto))
-    for id_, at, step, actor, number, version, data, blob, salt, hash_ in cursor:
+    cursor: Any = connection.execute(_SELECT, (base + after, base + upto))
+    for id_, at, step, actor, number, version, inline, blob, salt, hash_ in cursor:
         seq = id_ & _SEQ_MASK
         expected += 1
         if seq != expected:
             raise CorruptJournal(f"{line.id}: event {expected} is missing")
-        if blob is not None:
-            data = _payload(connection, line.id, seq, blob)
         yield Row(
             seq=seq,
             at=at,
@@ -118,7 +118,7 @@ def rows_between(
             actor=actor,
             type=number,
             v=version,
-            data=data,
+            data=inline if blob is None else _payload(connection, line.id, seq, blob),
             salt=salt,
             hash=hash_,
         )
@@ -127,7 +127,7 @@ def rows_between(
 
 
 def _payload(connection: apsw.Connection, run: str, seq: int, blob: bytes) -> bytes:
-    found = connection.execute("SELECT data FROM blob WHERE hash = ?", (blob,)).fetchone()
+    found: Any = connection.execute("SELECT data FROM blob WHERE hash = ?", (blob,)).fetchone()
     if found is None:
         raise CorruptJournal(f"{run}: the payload of event {seq} is missing")
     data: bytes = found[0]
@@ -187,11 +187,11 @@ def verify(connection: apsw.Connection, run: str) -> int:
     for part, start, end in spans(connection, line, 0, line.head):
         rows = rows_between(connection, part, start, end)
         previous = check_chain(part.id, rows, previous)
-    last = connection.execute(
+    last: Any = connection.execute(
         "SELECT max(id) FROM event WHERE id BETWEEN ? AND ?",
         (first_id(line.no), first_id(line.no + 1) - 1),
     ).fetchone()
-    if last is not None and last[0] is not None and last[0] & _SEQ_MASK > line.head:
+    if last[0] is not None and last[0] & _SEQ_MASK > line.head:
         raise CorruptJournal(f"{run}: event {line.head + 1} stands after the end")
     if line.head and previous != line.hash:
         raise CorruptJournal(f"{run}: event {line.head} is not the one the run's line names")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import apsw
 import msgspec
 
@@ -14,6 +16,10 @@ COLUMNS = (
     "no, id, parent, parent_at, head, hash, epoch, owner, agent, session, principal, digest, "
     "status, waits, wake_at, cancel, steps, tokens, micro_usd, created_at, updated_at"
 )
+
+
+_BY_ID = f"SELECT {COLUMNS} FROM run WHERE id = ?"  # noqa: S608 - our own words
+_BY_NUMBER = f"SELECT {COLUMNS} FROM run WHERE no = ?"  # noqa: S608 - our own words
 
 
 class Line(msgspec.Struct):
@@ -61,7 +67,7 @@ class Line(msgspec.Struct):
 
 def find_line(connection: apsw.Connection, run: str) -> Line | None:
     """The line of a run, or None."""
-    found = connection.execute(f"SELECT {COLUMNS} FROM run WHERE id = ?", (run,)).fetchone()
+    found: Any = connection.execute(_BY_ID, (run,)).fetchone()
     return None if found is None else Line(*found)
 
 
@@ -75,7 +81,7 @@ def line_of(connection: apsw.Connection, run: str) -> Line:
 
 def line_of_number(connection: apsw.Connection, number: int) -> Line:
     """The line of a run that a foreign key says is there."""
-    found = connection.execute(f"SELECT {COLUMNS} FROM run WHERE no = ?", (number,)).fetchone()
+    found: Any = connection.execute(_BY_NUMBER, (number,)).fetchone()
     return Line(*found)
 
 
@@ -105,21 +111,17 @@ def info_of(connection: apsw.Connection, line: Line, *, leased: bool) -> RunInfo
 
 def pending_of_run(connection: apsw.Connection, number: int) -> tuple[Pending, ...]:
     """The inbox rows of one run."""
-    return tuple(
-        _pending(row)
-        for row in connection.execute(
-            f"SELECT {_PENDING} FROM pending WHERE run = ? ORDER BY no", (number,)
-        )
-    )
+    return tuple(_pending(row) for row in connection.execute(_PENDING_OF_RUN, (number,)))
 
 
 def pending_of_all(connection: apsw.Connection, limit: int) -> list[Pending]:
     """The inbox, oldest first."""
-    rows = connection.execute(f"SELECT {_PENDING} FROM pending ORDER BY no LIMIT ?", (limit,))
-    return [_pending(row) for row in rows]
+    return [_pending(row) for row in connection.execute(_PENDING_OF_ALL, (limit,))]
 
 
-_PENDING = "id, kind, call, tool, detail, digest, expires_at"
+_PENDING = "SELECT id, kind, call, tool, detail, digest, expires_at FROM pending"
+_PENDING_OF_RUN = f"{_PENDING} WHERE run = ? ORDER BY no"
+_PENDING_OF_ALL = f"{_PENDING} ORDER BY no LIMIT ?"
 
 
 def _pending(row: tuple[object, ...]) -> Pending:

@@ -13,9 +13,9 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 import apsw
@@ -31,7 +31,7 @@ RESTORED = "restored"
 POLL_US = 1_000_000
 """How long what was found out about a process may be believed."""
 
-_LONG_AGO = -(10**15)
+LONG_AGO = -(10**15)
 
 _left_behind: dict[str, int] = {}
 """Token → lock of owners of this process that ended while runs were still theirs.
@@ -86,6 +86,11 @@ def is_held(path: str) -> bool:
     return False
 
 
+def _lines(connection: apsw.Connection) -> list[Any]:
+    """token, boot, beat of every owner."""
+    return connection.execute("SELECT token, boot, beat FROM owner").fetchall()
+
+
 class Owners:
     """This process as an owner, and what it knows about the others."""
 
@@ -134,9 +139,7 @@ class Owners:
         if self._lock is None:
             return
         if driving:
-            connection.execute(
-                "UPDATE owner SET beat = ? WHERE token = ?", (_LONG_AGO, self.token)
-            )
+            connection.execute("UPDATE owner SET beat = ? WHERE token = ?", (LONG_AGO, self.token))
             return
         connection.execute("DELETE FROM owner WHERE token = ?", (self.token,))
 
@@ -178,9 +181,7 @@ class Owners:
         """What has become of an owner, found out now."""
         if token == self.token:
             return "alive"
-        line = connection.execute(
-            "SELECT boot, beat FROM owner WHERE token = ?", (token,)
-        ).fetchone()
+        line = next((rest for name, *rest in _lines(connection) if name == token), None)
         fate = self._judge(token, line)
         with self._guard:
             self._known[token] = (monotonic_us(), fate)
@@ -189,7 +190,7 @@ class Owners:
     def alive(self, connection: apsw.Connection) -> list[str]:
         """The tokens whose leases hold, each looked at once a second at most."""
         now = monotonic_us()
-        lines = connection.execute("SELECT token, boot, beat FROM owner").fetchall()
+        lines = _lines(connection)
         found = []
         with self._guard:
             known = self._known
@@ -203,7 +204,7 @@ class Owners:
                     found.append(token)
         return found
 
-    def _judge(self, token: str, line: tuple[str, int] | None) -> Fate:
+    def _judge(self, token: str, line: Sequence[Any] | None) -> Fate:
         if token == self.token:
             return "alive"
         if token == RESTORED or token in _left_behind:
@@ -214,7 +215,7 @@ class Owners:
 
     def _bury(self, connection: apsw.Connection) -> None:
         """Remove the lines and lock files of the dead."""
-        lines = connection.execute("SELECT token, boot, beat FROM owner").fetchall()
+        lines = _lines(connection)
         dead = [token for token, boot, beat in lines if self._judge(token, (boot, beat)) == "dead"]
         connection.executemany("DELETE FROM owner WHERE token = ?", [(token,) for token in dead])
         known = {token for token, _, _ in lines} - set(dead)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import apsw
 
 from cairn.core.events import Entry, StorePruned
-from cairn.core.evolve import fold
-from cairn.core.state import RunState
-from cairn.errors import CairnError
 from cairn.ports import RunInfo
 from cairn.store.retention import ENDED_VALUES, prunable, settled
 from cairn.store.sqlite.journal import Salts, entries_of, first_id, prepare
 from cairn.store.sqlite.lines import COLUMNS, Line, info_of, line_of
 from cairn.store.sqlite.owners import Owners
 from cairn.store.sqlite.transaction import Transaction
+
+_NEWEST_FIRST = f"SELECT {COLUMNS} FROM run WHERE no > 0 ORDER BY no DESC"  # noqa: S608 - our own words
 
 RUNS_AT_ONCE = 32
 """Runs removed in one transaction, so that nobody's append waits long."""
@@ -30,25 +30,19 @@ def choose(connection: apsw.Connection, owners: Owners, before: int) -> list[tup
     heads: dict[str, int] = {}
 
     def lines() -> Iterator[RunInfo]:
-        rows = connection.execute(f"SELECT {COLUMNS} FROM run WHERE no > 0 ORDER BY no DESC")
+        rows: Any = connection.execute(_NEWEST_FIRST)
         for row in rows:
             line = Line(*row)
             heads[line.id] = line.head
             yield info_of(connection, line, leased=line.owner in alive)
 
     def is_settled(run: str) -> bool:
-        try:
-            entries = entries_of(connection, line_of(connection, run))
-            return settled(fold(RunState(run=run), entries))
-        except CairnError:
-            return False  # what cannot be read is kept for whoever wants to find out why
+        return settled(run, lambda: entries_of(connection, line_of(connection, run)))
 
     return [(run, heads[run]) for run in prunable(lines(), before, is_settled)]
 
 
-def remove(
-    tx: Transaction, chosen: Sequence[tuple[str, int]], now: int, salts: Salts
-) -> list[str]:
+def remove(tx: Transaction, chosen: Sequence[tuple[str, int]], now: int, salts: Salts) -> list[str]:
     """Remove these runs, but for those that changed since; returns the removed ones."""
     removed = []
     for run, head in chosen:
@@ -57,8 +51,8 @@ def remove(
             continue
         store = tx.line("store")
         tombstone = StorePruned(run=run, head=head, hash=line.hash.hex(), status=line.status)
-        at = max(now, store.updated_at)
-        tx.extend(store, prepare("store", [Entry(seq=store.head + 1, at=at, event=tombstone)], salts))
+        entry = Entry(seq=store.head + 1, at=max(now, store.updated_at), event=tombstone)
+        tx.extend(store, prepare(store.id, (entry,), salts))
         _delete(tx, line)
         removed.append(run)
     tx.connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})")

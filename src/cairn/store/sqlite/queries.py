@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import apsw
 import msgspec
@@ -49,24 +50,24 @@ def head(connection: apsw.Connection, run: str) -> int:
 
 def heads(connection: apsw.Connection, runs: Sequence[str]) -> dict[str, int]:
     """The last seqs of those runs that exist."""
-    marks = ", ".join("?" * len(runs))
-    found = connection.execute(f"SELECT id, head FROM run WHERE id IN ({marks})", tuple(runs))
-    return dict(found.fetchall())
+    found: Any = connection.execute(
+        "SELECT id, head FROM run WHERE id IN (SELECT value FROM json_each(?))", (_json(runs),)
+    )
+    return dict(found)
 
 
 def runs(connection: apsw.Connection, owners: Owners, where: RunFilter) -> list[RunInfo]:
     """The run table, newest first."""
-    terms, values = ["no > 0"], []
-    if where.status:
-        terms.append(f"status IN ({', '.join('?' * len(where.status))})")
-        values += where.status
-    for column in ("agent", "session", "principal"):
-        wanted = getattr(where, column)
-        if wanted:
-            terms.append(f"{column} = ?")
-            values.append(wanted)
-    found = connection.execute(
-        f"SELECT {COLUMNS} FROM run WHERE {' AND '.join(terms)} ORDER BY no DESC LIMIT ?",
+    wanted = {
+        "status IN (SELECT value FROM json_each(?))": _json(where.status) if where.status else "",
+        "agent = ?": where.agent,
+        "session = ?": where.session,
+        "principal = ?": where.principal,
+    }
+    terms = " AND ".join(["no > 0", *(term for term, value in wanted.items() if value)])
+    values = [value for value in wanted.values() if value]
+    found: Any = connection.execute(
+        f"SELECT {COLUMNS} FROM run WHERE {terms} ORDER BY no DESC LIMIT ?",  # noqa: S608 - our own words
         (*values, where.limit),
     ).fetchall()
     alive = _alive(connection, owners)
@@ -79,9 +80,11 @@ def runnable(
 ) -> list[str]:
     """Runs that could be driven now and are not, oldest first."""
     alive = sorted(_alive(connection, owners))
-    found = connection.execute(
-        "SELECT id FROM run WHERE due <= ? AND (cancel OR agent IN (SELECT value FROM json_each(?))) "
-        "AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(?))) ORDER BY no LIMIT ?",
+    found: Any = connection.execute(
+        "SELECT id FROM run WHERE due <= ? "
+        "AND (cancel OR agent IN (SELECT value FROM json_each(?))) "
+        "AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(?))) "
+        "ORDER BY no LIMIT ?",
         (now, _json(agents), _json(alive), limit),
     )
     return [run for (run,) in found]
@@ -93,4 +96,3 @@ def _alive(connection: apsw.Connection, owners: Owners) -> set[str]:
 
 def _json(words: Sequence[str]) -> str:
     return msgspec.json.encode(list(words)).decode()
-

@@ -22,6 +22,7 @@ from cairn.ports import Claim, NewRun, RunInfo
 from cairn.store.retention import ENDED_VALUES
 from cairn.store.sqlite.journal import Salts, asks_to_cancel, entries_of, hash_at, prepare
 from cairn.store.sqlite.lines import Line, info_of
+from cairn.store.sqlite.pruning import remove
 from cairn.store.sqlite.transaction import Transaction
 from cairn.store.submission import respond
 
@@ -40,7 +41,7 @@ class Request(ABC):
         """Whether its caller was cancelled before it was taken."""
         return self.future.cancelled()
 
-    def unheard(self, result: object) -> None:
+    def unheard(self, result: object) -> None:  # noqa: B027 - most have nothing to take back
         """It was done, but its caller was cancelled meanwhile and will never know."""
 
     @abstractmethod
@@ -51,7 +52,7 @@ class Request(ABC):
 class Append(Request):
     """The owner's write."""
 
-    __slots__ = ("cancel", "prepared", "epoch", "index", "release", "run")
+    __slots__ = ("cancel", "epoch", "index", "prepared", "release", "run")
 
     def __init__(
         self,
@@ -91,11 +92,9 @@ class Append(Request):
 class Create(Request):
     """A new journal."""
 
-    __slots__ = ("prepared", "entries", "index", "new")
+    __slots__ = ("entries", "index", "new", "prepared")
 
-    def __init__(
-        self, new: NewRun, entries: Sequence[Entry], index: Index, salts: Salts
-    ) -> None:
+    def __init__(self, new: NewRun, entries: Sequence[Entry], index: Index, salts: Salts) -> None:
         super().__init__()
         self.new = new
         self.prepared = prepare(new.run, entries, salts)
@@ -254,8 +253,6 @@ class Remove(Request):
         self.salts = salts
 
     def apply(self, tx: Transaction) -> list[str]:
-        from cairn.store.sqlite.pruning import remove
-
         tx.flush()
         return remove(tx, self.chosen, self.now, self.salts)
 
@@ -272,4 +269,3 @@ def _check_session(tx: Transaction, session: str) -> None:
     ).fetchone()
     if found is not None:
         raise SessionBusy(session, found[0])
-

@@ -228,9 +228,7 @@ def open_sqlite(path: str, *, durability: Literal["full", "process"] = "full") -
     """See `cairn.store.open_store`."""
     filesystem.check_platform()
     if durability not in ("full", "process"):
-        raise ConfigError(
-            "durability", f"{durability!r} is not known", "Write 'full' or 'process'"
-        )
+        raise ConfigError("durability", f"{durability!r} is not known", "Write 'full' or 'process'")
     real = os.path.realpath(path)
     if real in _inherited:
         raise UnsupportedStore(

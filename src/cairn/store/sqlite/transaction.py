@@ -51,7 +51,7 @@ _UPDATE_PLAIN = _update(_PLAIN)
 _UPDATE_ALL = _update(_PLAIN + _INDEXED)
 
 
-class Overtaken(Exception):  # noqa: N818 - says what happened; never leaves the writer
+class Overtaken(Exception):
     """The file is not as this process remembers it: the batch is done again, from the file."""
 
 
@@ -239,9 +239,7 @@ class Transaction:
         self._touched |= self._dirty
         self._dirty.clear()
 
-    def _in_chunks(
-        self, statements: dict[int, str], rows: Sequence[Sequence[object]]
-    ) -> int:
+    def _in_chunks(self, statements: dict[int, str], rows: Sequence[Sequence[object]]) -> int:
         """Run a many-row statement over all rows; returns how many lines it changed."""
         connection = self.connection
         changed = at = 0

@@ -96,7 +96,7 @@ class Watch:
                 pause = FIRST_PAUSE_S
                 continue
             pause = min(pause * 1.5, LONGEST_PAUSE_S)
-            with contextlib.suppress(apsw.Error, StoreError):  # in the way now: the next look will do
+            with contextlib.suppress(apsw.Error, StoreError):  # busy: look again
                 connection = connection or open_reader(self._settings)
                 # kept while nobody waits, so that what was written meanwhile counts as news too
                 version = int(connection.pragma("data_version"))

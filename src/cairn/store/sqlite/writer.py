@@ -140,7 +140,7 @@ class Writer:
             self._fail(batch, translate(error, self._settings.path))
         except FATAL as error:
             self._break(batch, error)
-        except Exception as error:  # noqa: BLE001 - one request's fault must not be the others'
+        except Exception as error:  # one request's fault must not be the others'
             self._undo()
             if len(batch) > 1:
                 for wish in batch:
@@ -191,7 +191,7 @@ class Writer:
         if isinstance(error, OSError):
             return StoreFailed(f"{self._settings.path}: {error}")
         if isinstance(error, Overtaken):
-            return CorruptJournal(f"{self._settings.path}: the run table does not keep what it is told")
+            return CorruptJournal(f"{self._settings.path}: the run table is damaged")
         return error
 
     # ------------------------------------------------------------ back to the callers

@@ -1,0 +1,121 @@
+"""Driving one run in front of somebody: stream it to a screen, heed Ctrl-C, say how it stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from cairn.cli import exits
+from cairn.cli.interrupts import RunInterrupts
+from cairn.cli.outcome import print_json, print_outcome, run_object
+from cairn.cli.screen import print_line, screen_for
+from cairn.core.messages import Record
+from cairn.errors import UnknownRun
+from cairn.ports import Observed, Store
+
+if TYPE_CHECKING:
+    from cairn.engine.result import Run
+    from cairn.runtime import Runtime
+
+Source = Callable[[], AsyncIterator[Observed]]
+"""Drives a run and yields what happens, from its first event on."""
+
+
+class Shown(Record):
+    """How a driven run is shown.
+
+    Args:
+        json: The result as one JSON object, and nothing else.
+        quiet: The result only.
+        by: Who presses Ctrl-C.
+    """
+
+    json: bool = False
+    quiet: bool = False
+    by: str = ""
+
+
+async def drive_shown(runtime: Runtime, run: str, source: Source, shown: Shown) -> Run:
+    """Drive a run and show what happens in it; then say how it stands."""
+    known = await _head(runtime.store, run)
+    with screen_for(run, known, quiet=shown.quiet or shown.json) as screen:
+        if known:
+            screen.say(f"{run} goes on after event {known}")
+        interrupts = RunInterrupts(runtime, run, shown.by, screen.say)
+        with interrupts.signals():
+            async for what in source():
+                screen.show(what)
+    return await runtime.get_async(run)
+
+
+async def _head(store: Store, run: str) -> int:
+    """The last event of a run, 0 when there is no such run yet."""
+    try:
+        return (await store.info(run)).head
+    except UnknownRun:
+        return 0
+
+
+def drive_to_report(
+    runtime: Runtime,
+    prepare: Callable[[], Awaitable[str]],
+    source: Callable[[str], AsyncIterator[Observed]],
+    shown: Shown,
+) -> int:
+    """Prepare a run, drive it if its agent is known here, report, and give the exit code."""
+
+    async def whole() -> int:
+        try:
+            run = await prepare()
+            agent = (await runtime.store.info(run)).agent
+            if agent not in runtime.host.agents:
+                return await leave_to_others(runtime.store, run, shown)
+            result = await drive_shown(runtime, run, lambda: source(run), shown)
+        finally:
+            await runtime.close_async()
+        report(result, shown)
+        return exits.of_run(result.status)
+
+    return asyncio.run(whole())
+
+
+def start_to_report(runtime: Runtime, run: str, source: Source, shown: Shown) -> int:
+    """Drive a run that `source` starts or finds, report, and give the exit code."""
+
+    async def whole() -> Run:
+        try:
+            return await drive_shown(runtime, run, source, shown)
+        finally:
+            await runtime.close_async()
+
+    result = asyncio.run(whole())
+    report(result, shown)
+    return exits.of_run(result.status)
+
+
+async def leave_to_others(store: Store, run: str, shown: Shown) -> int:
+    """Say how a run stands that cannot be driven here, and who has to go on with it."""
+    from cairn.engine.result import result_of
+
+    info = await store.info(run)
+    result = await result_of(store, run)
+    if info.status in exits.ENDED or shown.json:
+        report(result, shown)
+        return exits.of_run(info.status) if info.status in exits.ENDED else exits.DONE
+    who = "a worker drives it now" if info.leased else "nobody drives it now"
+    print_line(f"run {run} is {info.status}: {who}")
+    if not info.leased:
+        print_line(
+            f"to go on: cairn resume {run} --app module:name, or cairn work, "
+            f"with an application that has the agent {info.agent!r}"
+        )
+    return exits.DONE
+
+
+def report(result: Run, shown: Shown) -> None:
+    """Print how a run stands."""
+    if shown.json:
+        print_json(run_object(result))
+    else:
+        print_outcome(result)

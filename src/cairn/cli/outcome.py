@@ -1,0 +1,138 @@
+"""How a run stands, said at the end of a command: its text, what waits for people, what next."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cairn.cli.paint import console, line, styled
+from cairn.cli.plain import json_line, money, span, visible, visible_line
+from cairn.core.index import Pending
+from cairn.core.lifecycle import ENDED
+from cairn.core.messages import parse_object
+from cairn.engine.clock import SystemClock
+
+if TYPE_CHECKING:
+    from cairn.engine.result import Run
+
+SHOWN_DETAIL = 400
+
+
+def print_outcome(run: Run) -> None:
+    """The run's text, a line of figures, and whatever people have to do."""
+    out = console()
+    out.print(visible(run.text) if run.text else "(no text)", soft_wrap=True)
+    out.print(
+        line(
+            f"run {run.id}",
+            styled(run.status),
+            run.reason if run.status == "waiting" else "",
+            f"limit {run.limit}" if run.limit else "",
+            run.error_class,
+            f"{run.steps} steps",
+            f"{run.calls} calls",
+            f"{run.usage.tokens:,} tokens",
+            money(run.usage.micro_usd),
+        ),
+        soft_wrap=True,
+    )
+    for citation in run.citations:
+        out.print(line(f"[{citation.mark}] {citation.source.uri}", citation.source.span))
+    for made in run.artifacts:
+        out.print(line(f"artifact {made.id}", made.name, made.media_type, f"{made.size:,} bytes"))
+    for item in run.pending:
+        print_pending(item)
+    hint = next_step(run)
+    if hint:
+        out.print(hint, soft_wrap=True)
+    sys.stdout.flush()
+
+
+def print_pending(item: Pending, question: str = "") -> None:
+    """One thing that waits for people, and the commands that decide it."""
+    out = console()
+    what = {"in_doubt": "did it happen?", "takeover": "do it yourself"}.get(item.kind, item.kind)
+    out.print(line(item.id, styled_kind(item), what, _until(item)), soft_wrap=True)
+    shown = question or detail(item)
+    if shown:
+        out.print(f"    {shown}", soft_wrap=True)
+    for command in commands(item):
+        out.print(f"    {command}", soft_wrap=True)
+
+
+def styled_kind(item: Pending) -> Any:
+    """The tool, or what is asked, in the colour of waiting."""
+    return line(item.tool or "question", style="yellow")
+
+
+def detail(item: Pending) -> str:
+    """What is asked or would be done."""
+    if item.kind == "input":
+        question = (parse_object(item.detail) or {}).get("question", "")
+        return visible_line(str(question), SHOWN_DETAIL)
+    if not item.tool:
+        return ""
+    return f"{visible_line(item.tool, 60)}({visible_line(item.detail, SHOWN_DETAIL)})"
+
+
+def commands(item: Pending) -> list[str]:
+    """How to decide it from a shell."""
+    match item.kind:
+        case "approval":
+            return [f"cairn approve {item.id}", f"cairn deny {item.id} -m REASON"]
+        case "input":
+            return [f"cairn answer {item.id} TEXT"]
+        case "takeover":
+            return [f"cairn resolve {item.id} --happened --result TEXT"]
+        case "in_doubt":
+            return [
+                f"cairn resolve {item.id} --happened --result TEXT",
+                f"cairn resolve {item.id} --not-happened",
+                f"cairn resolve {item.id} --give-up",
+            ]
+
+
+def next_step(run: Run) -> str:
+    """What to do to go on with a run that is neither over nor waiting for a decision."""
+    if run.status == "paused":
+        return f"To go on: cairn resume {run.id}"
+    if run.status in {"running", "queued"}:
+        return f"To go on: cairn resume {run.id}, or a worker"
+    if run.pending and run.status == "waiting":
+        return f"After that: cairn resume {run.id}, or the same command again, or a worker"
+    return ""
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on one line."""
+    sys.stdout.write(json_line(value))
+    sys.stdout.flush()
+
+
+def run_object(run: Run) -> dict[str, Any]:
+    """A run as JSON people's programs read: every field, defaults too."""
+    found: dict[str, Any] = {name: getattr(run, name) for name in run.__struct_fields__}
+    found["output"] = _plain_output(run.output)
+    found["pending"] = [pending_object(item) for item in run.pending]
+    found["usage"] = msgspec.structs.asdict(run.usage)
+    found["ended"] = run.status in {status.value for status in ENDED}
+    return found
+
+
+def pending_object(item: Pending) -> dict[str, Any]:
+    """A thing that waits, every field, and the run it belongs to."""
+    return {"run": item.id.rpartition("/")[0], **msgspec.structs.asdict(item)}
+
+
+def _plain_output(output: Any) -> Any:
+    dump = getattr(output, "model_dump", None)
+    return dump(mode="json") if callable(dump) else output
+
+
+def _until(item: Pending) -> str:
+    if not item.expires_at:
+        return ""
+    rest = item.expires_at - SystemClock().now_us()
+    return f"expires in {span(rest)}" if rest > 0 else "expired"

@@ -1,0 +1,125 @@
+"""Where a command works: the store it opens, and the application it loads if it needs one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cairn.core.messages import Record
+from cairn.engine.client import Client
+from cairn.engine.clock import SystemClock
+from cairn.errors import ConfigError
+from cairn.ports import Store
+from cairn.settings import Settings, find_settings
+from cairn.store import open_store
+
+if TYPE_CHECKING:
+    from cairn.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class Place(Record):
+    """What `--store` and `--app` said, over what the surroundings say."""
+
+    settings: Settings
+    store: str = ""
+    app: str = ""
+
+    @property
+    def path(self) -> str:
+        """The store without asking the application."""
+        return self.store or self.settings.store
+
+    @property
+    def has_app(self) -> bool:
+        """Whether anybody named an application."""
+        return bool(self.app or self.settings.app)
+
+
+def locate(store: str, app: str) -> Place:
+    """The place that the options and the surroundings name."""
+    return Place(settings=find_settings(Path.cwd(), os.environ), store=store, app=app)
+
+
+# ---------------------------------------------------------------- the application
+
+
+def open_app(place: Place) -> Runtime:
+    """The application's runtime, on the store of `--store` if that was given.
+
+    Raises:
+        ConfigError: none is named, or it cannot be loaded.
+    """
+    from cairn.cli.loading import load_app
+
+    if not place.has_app:
+        raise ConfigError(
+            "--app",
+            "this needs the application that knows the agent",
+            "Pass --app module:name, set CAIRN_APP, or write [tool.cairn] app in pyproject.toml",
+        )
+    settings = place.settings
+    source = "--app" if place.app else settings.app_from
+    folders = [Path.cwd()]
+    if not place.app and settings.folder:
+        folders.append(Path(settings.folder))
+    runtime = load_app(place.app or settings.app, source, folders)
+    if place.store:
+        _move(runtime, place.store)
+    return runtime
+
+
+def _move(runtime: Runtime, store: str) -> None:
+    """Put the runtime on another store than its own."""
+    opened = open_store(store)
+    runtime.portal.call(runtime.store.close())
+    runtime.portal.close()
+    runtime.store = opened
+    runtime.client = Client(opened, runtime.host.clock)
+
+
+# ---------------------------------------------------------------- the store alone
+
+
+def open_existing(place: Place) -> Store:
+    """The store, which must be there: to read or to decide never makes a file.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    if place.app and not place.store:
+        return open_app(place).store
+    file = store_file(place.path)
+    if file is not None and not file.is_file():
+        hint = "Name another with --store"
+        if place.settings.app and not place.settings.store_is_named:
+            hint = f"Name it with --store, or take the application's: --app {place.settings.app}"
+        raise ConfigError("--store", f"there is no store {file}", hint)
+    return open_store(place.path)
+
+
+def store_file(address: str) -> Path | None:
+    """The file behind a store's address; None for a store in memory."""
+    if address == ":memory:":
+        return None
+    rest = address.removeprefix("sqlite:") if address.startswith("sqlite:") else address
+    if rest != address and rest.startswith("///"):
+        rest = rest.removeprefix("//")
+    return Path(rest)
+
+
+def with_store(place: Place, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+    """What `work` finds out or does with the store alone; needs no application."""
+
+    async def whole() -> T:
+        try:
+            return await work(Client(store, SystemClock()))
+        finally:
+            await store.close()
+
+    store = open_existing(place)
+    return asyncio.run(whole())

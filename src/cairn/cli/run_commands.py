@@ -1,0 +1,228 @@
+"""Commands that drive runs: `run`, `resume`, `retry` and `work`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import typer
+
+from cairn.cli import exits, options
+from cairn.cli.drive import Shown, drive_to_report, leave_to_others, start_to_report
+from cairn.cli.interrupts import Signals, leave_at_once
+from cairn.cli.plain import day
+from cairn.cli.place import Place, locate, open_app, with_store
+from cairn.cli.screen import event_line, print_line
+from cairn.core import commands as cmd
+from cairn.core.events import Entry
+from cairn.core.limits import Limits
+from cairn.engine.client import Client, new_id
+from cairn.ports import Observed
+
+if TYPE_CHECKING:
+    from cairn.runtime import Runtime
+
+Kind = Literal["query", "generate", "operate"]
+WORK_RUNS = 256
+
+
+def run(  # noqa: PLR0913 - one parameter for each option of the command
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name of the agent.")],
+    task: Annotated[
+        str, typer.Argument(metavar="INPUT", help="The task; - reads it from standard input.")
+    ],
+    id: Annotated[  # noqa: A002 - the option's name
+        str, typer.Option("--id", help="Run id. The same task under the same id is one run.")
+    ] = "",
+    session: Annotated[str, typer.Option("--session", help="The conversation to continue.")] = "",
+    principal: Annotated[str, typer.Option("--principal", help="For whom it works.")] = "local",
+    kind: Annotated[
+        Kind | None, typer.Option("--kind", help="query offers read tools only.")
+    ] = None,
+    approvals: Annotated[
+        Literal["ask", "none"],
+        typer.Option("--approvals", help="none refuses at once what would need a person."),
+    ] = "ask",
+    max_steps: options.MaxSteps = None,
+    max_calls: options.MaxCalls = None,
+    max_tokens: options.MaxTokens = None,
+    max_usd: options.MaxUsd = None,
+    max_seconds: options.MaxSeconds = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Start a run, or go on with it: the same command starts, resumes and recovers.
+
+    Limits given here can only be stricter than the agent's own. Ctrl-C pauses the run, a second
+    one cancels it. Exit code: 0 completed, 1 failed, 2 usage, 3 stopped, 4 cancelled, 5 waiting,
+    6 paused.
+    """
+    runtime = open_app(locate(store, app))
+    bounds = _Bounds(max_steps, max_calls, max_tokens, max_usd, max_seconds)
+    limits = bounds.within(runtime.agent(agent).limits)
+    run_id = id or new_id()
+    given = sys.stdin.read() if task == "-" else task
+
+    def source() -> AsyncIterator[Observed]:
+        return runtime.stream_async(
+            agent,
+            given,
+            id=run_id,
+            principal=principal,
+            session=session,
+            limits=limits,
+            kind=kind,
+            approvals=approvals,
+        )
+
+    shown = Shown(json=json, quiet=quiet, by=options.who(""))
+    raise typer.Exit(start_to_report(runtime, run_id, source, shown))
+
+
+def resume(
+    run: options.RunId,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """End a pause, and go on with the run if an application here knows its agent.
+
+    Without one, it is said who has to go on. Exit code as for run.
+    """
+    place = locate(store, app)
+    shown = Shown(json=json, quiet=quiet, by=options.who(by))
+    raise typer.Exit(_go_on(place, lambda client: _unpause(client, run, shown.by), shown))
+
+
+def retry(
+    run: options.RunId,
+    id: Annotated[  # noqa: A002 - the option's name
+        str, typer.Option("--id", help="Id of the new run; a fresh one by default.")
+    ] = "",
+    max_steps: options.MaxSteps = None,
+    max_calls: options.MaxCalls = None,
+    max_tokens: options.MaxTokens = None,
+    max_usd: options.MaxUsd = None,
+    max_seconds: options.MaxSeconds = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Go on from just before the end of a failed, stopped or cancelled run, as a new run.
+
+    No effect is repeated; what it spends is counted anew, under the old limits unless new ones
+    are given. Exit code as for run.
+    """
+    place = locate(store, app)
+    bounds = _Bounds(max_steps, max_calls, max_tokens, max_usd, max_seconds)
+    shown = Shown(json=json, quiet=quiet, by=options.who(""))
+    raise typer.Exit(_go_on(place, lambda client: _fork(client, run, id, bounds), shown))
+
+
+def work(
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when nothing is left that could be driven.")
+    ] = False,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, help="Runs driven at the same time.")
+    ] = WORK_RUNS,
+    quiet: options.Quiet = False,
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Drive every run the application knows the agent of, until it is ended.
+
+    The first Ctrl-C or SIGTERM starts nothing new and waits for what is in flight, the second
+    one ends at once: other workers then find the runs free.
+    """
+    runtime = open_app(locate(store, app))
+    asyncio.run(_work(runtime, until_idle=until_idle, concurrency=concurrency, quiet=quiet))
+
+
+# ---------------------------------------------------------------- what they share
+
+
+class _Bounds(msgspec.Struct, frozen=True):
+    """Limits given on the command line; None leaves one as it is."""
+
+    steps: int | None
+    calls: int | None
+    tokens: int | None
+    usd: float | None
+    running_s: int | None
+
+    def over(self, limits: Limits) -> Limits:
+        """These instead of what `limits` says."""
+        given = {
+            "steps": self.steps,
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "running_s": self.running_s,
+            "micro_usd": None if self.usd is None else round(self.usd * 1_000_000),
+        }
+        changed = {name: value for name, value in given.items() if value is not None}
+        return msgspec.structs.replace(limits, **changed)
+
+    def within(self, limits: Limits) -> Limits:
+        """These where they are stricter than `limits`."""
+        return limits.narrowed(self.over(limits))
+
+
+async def _unpause(client: Client, run: str, actor: str) -> str:
+    info = await client.store.info(run)
+    if info.status not in exits.ENDED:
+        await client.submit(run, cmd.Resume(), actor)
+    return run
+
+
+async def _fork(client: Client, run: str, new: str, bounds: _Bounds) -> str:
+    """A new run from just before the old one's end; its limits change only if some are given."""
+    created = (await client.store.read(run, upto=1))[0].event
+    limits = bounds.over(created.limits)
+    return await client.retry(run, new, limits if limits != created.limits else None)
+
+
+def _go_on(place: Place, prepare: Callable[[Client], Awaitable[str]], shown: Shown) -> int:
+    """Prepare a run with the store alone, then drive it if there is an application to do so."""
+    if place.has_app:
+        runtime = open_app(place)
+        return drive_to_report(runtime, lambda: prepare(runtime.client), runtime.watch_async, shown)
+
+    async def hand_over(client: Client) -> int:
+        return await leave_to_others(client.store, await prepare(client), shown)
+
+    return with_store(place, hand_over)
+
+
+async def _work(runtime: Runtime, *, until_idle: bool, concurrency: int, quiet: bool) -> None:
+    host = runtime.host
+
+    def stop(number: signal.Signals) -> None:
+        if host.draining:
+            leave_at_once(number)
+        host.draining = True
+        print_line("-- ending: nothing new is started, what is in flight is waited for")
+
+    def observe(run: str, what: Observed) -> None:
+        if isinstance(what, Entry):
+            clock = day(what.at).partition(" ")[2]
+            print_line(f"{clock} {run} {event_line(what)}")
+
+    if not quiet:
+        host.watchers.watch("*", observe)
+    both = (signal.SIGINT, signal.SIGTERM)
+    try:
+        with Signals({number: partial(stop, number) for number in both}):
+            await runtime.work_async(until_idle=until_idle, concurrency=concurrency)
+    finally:
+        await runtime.close_async()

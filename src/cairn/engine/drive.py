@@ -1,0 +1,291 @@
+"""`Drive`: one claim's worth of a run. Decide, record and perform until nothing is left to do."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cairn.agent import Briefing, Crew, brief
+from cairn.core import events as ev
+from cairn.core.actions import (
+    Append,
+    AskModel,
+    Done,
+    Halt,
+    InFlight,
+    ProbeCall,
+    RunTask,
+    StartCalls,
+    Wait,
+)
+from cairn.core.commands import Late
+from cairn.core.context import faults
+from cairn.core.decide import decide
+from cairn.core.lifecycle import CallStatus
+from cairn.core.messages import Record
+from cairn.core.outcomes import lost_events
+from cairn.core.rules import Rules
+from cairn.core.state import RunState
+from cairn.engine.backs import TaskBack, events_for
+from cairn.engine.calls import CallRunner
+from cairn.engine.flights import Flights
+from cairn.engine.host import Host
+from cairn.engine.journal import OpenJournal
+from cairn.engine.load import load
+from cairn.engine.perform import ModelCall, perform_task
+from cairn.errors import ErrorClass, UnknownAgent
+from cairn.ports import Claim, Store
+
+TASK_S = 60.0
+"""Deadline of a task."""
+NO_RULES = Rules(tools={}, models=())
+"""Enough to end a cancelled run whose agent is not known here."""
+
+
+class Directive(Record):
+    """What should happen next with a run.
+
+    Args:
+        kind: done: it is over; wait: it needs people; later: time is news at `until`;
+            more: go on at once; busy: somebody else drives it.
+        until: Microseconds since 1970; 0 when time alone changes nothing.
+        head: The last seq that was seen.
+    """
+
+    kind: Literal["done", "more", "wait", "busy", "later"]
+    until: int = 0
+    head: int = 0
+
+
+class Drive:
+    """One claim's worth of driving a run."""
+
+    def __init__(
+        self,
+        store: Store,
+        host: Host,
+        claim: Claim,
+        state: RunState,
+        crew: Crew | None,
+        flights: Flights,
+    ) -> None:
+        self._store = store
+        self._host = host
+        self._run = state.run
+        self._crew = crew
+        self._rules = crew.rules if crew is not None else NO_RULES
+        self._flights = flights
+        self._checked = 0
+        self._journal = OpenJournal(store, state, claim.epoch, host.clock, host.watchers)
+        self._calls = CallRunner(store, host, self._journal, self._flights)
+        self._close_lost(claim)
+
+    @property
+    def state(self) -> RunState:
+        """The run's state as far as this drive has come."""
+        return self._journal.state
+
+    def _close_lost(self, claim: Claim) -> None:
+        """What the journal calls in flight is not ours: say what came of it (law 4)."""
+        state = self._journal.state
+        if not state.in_flight:
+            return
+        dead = claim.previous in {"dead", "released"}
+        gone = {
+            c.id: dead and not self._store.call_alive(self._run, c.id)
+            for c in state.calls.values()
+            if c.status is CallStatus.STARTED
+        }
+        self._journal.record(lost_events(state, self._rules, self._host.clock.now_us(), gone))
+
+    # ---------------------------------------------------------------- the loop
+
+    async def loop(self, slice_s: float) -> Directive:
+        """Decide and perform until the run is over, waits, or the slice is used up."""
+        host, journal = self._host, self._journal
+        ends = host.clock.monotonic_us() + int(slice_s * 1e6) if slice_s else 0
+        while not self._flights.stopping:
+            action = decide(journal.state, self._rules, host.clock.now_us())
+            match action:
+                case Append():
+                    journal.decide(action.events)
+                case InFlight():
+                    await self._land()
+                case Halt():
+                    await journal.flush()
+                    await self._flights.halt()
+                    self._take_in()
+                case Done():
+                    if await self._release():
+                        return Directive(kind="done", head=journal.head)
+                case Wait():
+                    if self._flights:
+                        await self._land()
+                    elif await self._release():
+                        return self._waiting(action)
+                case AskModel() | StartCalls() | ProbeCall() | RunTask():
+                    over = host.draining or (ends and host.clock.monotonic_us() >= ends)
+                    if over and not self._flights:
+                        if await self._release():
+                            return Directive(kind="more", head=journal.head)
+                    elif over:
+                        await self._land()
+                    else:
+                        await self._perform(action)
+        return await self._stop()
+
+    def _waiting(self, action: Wait) -> Directive:
+        kind: Literal["later", "wait"] = "later" if "retry_at" in action.reasons else "wait"
+        return Directive(kind=kind, until=action.until, head=self._journal.head)
+
+    async def _release(self) -> bool:
+        """Write the rest and give the claim up; False when news made the decision stale."""
+        before = self._journal.state
+        if not await self._journal.flush(release=True):
+            return False
+        return self._journal.state.seq == before.seq
+
+    async def _land(self) -> None:
+        """Make durable what is known, then take in what lands next or what others wrote."""
+        await self._journal.flush()
+        if await self._flights.wait(self._store, self._run, self._journal.head):
+            self._take_in()
+        else:
+            await self._journal.catch_up()
+
+    def _take_in(self) -> None:
+        host, journal = self._host, self._journal
+        for back in self._flights.landed():
+            crew = self._crew
+            if crew is None:
+                raise UnknownAgent(f"run {self._run} has work in flight and no agent here")
+            state = journal.state
+            journal.record(events_for(back, state, crew, host.clock.now_us(), host.jitter()))
+
+    async def _perform(self, action: AskModel | StartCalls | ProbeCall | RunTask) -> None:
+        crew = self._crew
+        if crew is None:
+            raise UnknownAgent(f"run {self._run} has work to do and its agent is not known here")
+        match action:
+            case AskModel():
+                await self._ask(action, crew)
+            case StartCalls():
+                if not await self._calls.start(action, crew):
+                    await self._land()
+            case ProbeCall():
+                if f"probe {action.call}" in self._flights:
+                    await self._land()
+                else:
+                    await self._calls.probe(self._journal.state.calls[action.call], crew)
+            case RunTask():
+                self._journal.decide([(action.step, action.event)])
+                if await self._journal.flush():
+                    work = perform_task(self._journal.state, crew, action, self._host.clock)
+                    self._flights.launch("task", work, TASK_S, lambda _: _cut_short(action))
+
+    # ---------------------------------------------------------------- the model
+
+    async def _ask(self, action: AskModel, crew: Crew) -> None:
+        journal = self._journal
+        if callable(crew.agent.instructions):
+            # the request cannot be built without awaiting: what is known goes first (law 3)
+            await journal.flush()
+            if journal.state.cancel is not None or journal.state.paused:
+                return
+        state = journal.state
+        text = await self._instructions(state, action, crew)
+        wrong = faults(state.messages[self._checked :])
+        if wrong:
+            journal.decide(
+                [(0, ev.RunFailed(error_class=ErrorClass.INTERNAL, message="; ".join(wrong)))]
+            )
+            return
+        changed = text != state.blocks.get("instructions", "")
+        tools = self._rules.offered
+        event = ev.ModelRequested(
+            model=action.model,
+            reserved=action.reserved,
+            attempt=action.attempt,
+            blocks=(ev.Block(name="instructions", text=text),) if changed else (),
+            messages=len(state.messages),
+            tools=tools if tools != state.tools else "",
+            output_mode=self._rules.output_mode,
+        )
+        journal.decide([(action.step, event)])
+        if not await journal.flush():
+            return
+        self._checked = len(state.messages)
+        request = ModelCall(journal.state, crew, self._host)
+        self._flights.launch("model", request.make(), request.timeout_s, request.stopped)
+
+    async def _instructions(self, state: RunState, action: AskModel, crew: Crew) -> str:
+        if isinstance(crew.agent.instructions, str):
+            return crew.agent.instructions
+        briefing = Briefing(
+            run=state.run,
+            agent=state.agent,
+            principal=state.principal,
+            session=state.created.session if state.created else "",
+            step=action.step,
+        )
+        return await brief(crew.agent, briefing)
+
+    # ---------------------------------------------------------------- stopping early
+
+    async def _stop(self) -> Directive:
+        """The driver is being stopped: end what is at work, record it, give the run back."""
+        await self._flights.halt()
+        crew, host, journal = self._crew, self._host, self._journal
+        for back in self._flights.landed():
+            if crew is None:
+                break
+            steps = events_for(back, journal.state, crew, host.clock.now_us(), host.jitter())
+            journal.record([(step, _interrupted(event)) for step, event in steps])
+        await journal.flush(release=True)
+        return Directive(kind="more", head=journal.head)
+
+    async def leave(self) -> None:
+        """Somebody else owns the run: stop, and hand over what was finished as late outcomes."""
+        await self._flights.halt()
+        if self._crew is not None:
+            state = self._journal.state
+            for back in self._flights.landed():
+                steps = events_for(
+                    back, state, self._crew, self._host.clock.now_us(), self._host.jitter()
+                )
+                await self._hand_over([event for _, event in steps])
+        await self._hand_over(self._journal.unwritten_outcomes())
+
+    async def _hand_over(self, events: list[ev.Event]) -> None:
+        for event in events:
+            late = late_command(event)
+            if late is not None:
+                seen = await load(self._store, self._run)
+                await self._store.submit(self._run, seen, late, self._host.clock.now_us())
+
+
+def _cut_short(action: RunTask) -> TaskBack:
+    message = f"the check {action.event.name} was ended before it answered"
+    return TaskBack(step=action.step, ok=False, message=message)
+
+
+def late_command(event: ev.Event) -> Late | None:
+    """The late outcome that a tool's outcome becomes for somebody who no longer owns the run."""
+    if isinstance(event, ev.ToolCompleted):
+        return Late(call=event.call, ok=True, result=event.result)
+    if isinstance(event, ev.ToolFailed):
+        return Late(call=event.call, ok=False, message=event.message)
+    return None
+
+
+def _interrupted(event: ev.Event) -> ev.Event:
+    """A cancelled model request, seen as lost: the run is not over, only this driver is."""
+    if isinstance(event, ev.ModelFailed) and event.error_class is ErrorClass.CANCELLED:
+        return ev.ModelFailed(
+            error_class=ErrorClass.STREAM_INTERRUPTED,
+            message="the process was stopped before the reply came",
+            disposition="retry",
+            usage=event.usage,
+            latency_us=event.latency_us,
+            lost=True,
+        )
+    return event

@@ -1,0 +1,117 @@
+"""Promises of a store about retention: only what is over and needed by nobody goes."""
+
+# ruff: noqa: S101 - a contract asserts
+# ruff: noqa: D102 - a promise's name is its sentence
+
+from __future__ import annotations
+
+from cairn.core.commands import Resolve
+from cairn.core.events import StorePruned
+from cairn.core.messages import Text
+from cairn.core.state import RunState
+from cairn.errors import UnknownRun
+from cairn.ports import RunFilter, Store
+from cairn.testing.store_journals import note
+from cairn.testing.store_promises import Promises, refused
+from cairn.testing.store_story import LATER, Story, create, drive
+
+
+async def over(store: Store, run: str, *, session: str = "") -> Story:
+    """A run that was completed."""
+    story = Story(run, session=session)
+    await create(store, story)
+    await drive(store, story, story.finish(), release=True)
+    return story
+
+
+class RetentionPromises(Promises):
+    """Pruning."""
+
+    def test_a_pruned_run_is_gone_and_its_hash_stays(self) -> None:
+        async def promise(store: Store) -> None:
+            story = await over(store, "r")
+            rows = await store.rows("r")
+            before = story.entries[-1].at + 1
+            assert await store.prune(before - 1) == []
+            assert await store.prune(before, dry_run=True) == ["r"]
+            assert len(await store.rows("r")) == len(rows)
+            assert await store.prune(before) == ["r"]
+            assert await store.prune(before) == []
+            await refused(UnknownRun, store.read("r"))
+            (tombstone,) = await store.read("store")
+            assert tombstone.event == StorePruned(
+                run="r", head=len(rows), hash=rows[-1].hash.hex(), status="completed"
+            )
+            assert await store.verify("store") == 1
+            assert await store.runs(RunFilter()) == []
+
+        self.keep(promise)
+
+    def test_what_still_runs_waits_or_is_held_stays(self) -> None:
+        async def promise(store: Store) -> None:
+            stories = [Story("queued"), Story("waiting"), Story("held")]
+            for story in stories:
+                await create(store, story)
+            await drive(store, stories[1], stories[1].ask(), release=True)
+            await drive(store, stories[2], stories[2].finish())
+            assert await store.prune(LATER) == []
+            await store.append("held", 1, [], None, release=True)
+            assert await store.prune(LATER) == ["held"]
+
+        self.keep(promise)
+
+    def test_a_run_stays_while_a_fork_of_it_stays(self) -> None:
+        async def promise(store: Store) -> None:
+            parent = await over(store, "r")
+            fork = Story("f", parent=parent, at=1)
+            await create(store, fork)
+            assert await store.prune(LATER) == []
+            assert await store.verify("f") == 2  # noqa: PLR2004 - creation and fork
+            await drive(store, fork, fork.finish(), release=True)
+            assert await store.prune(LATER) == ["f", "r"]
+            assert await store.verify("store") == 2  # noqa: PLR2004 - a tombstone each
+
+        self.keep(promise)
+
+    def test_a_session_that_lives_keeps_its_past(self) -> None:
+        async def promise(store: Store) -> None:
+            await over(store, "r1", session="s")
+            await over(store, "other", session="t")
+            story = Story("r2", session="s")
+            await create(store, story)
+            assert await store.prune(LATER) == ["other"]
+            await drive(store, story, story.finish(), release=True)
+            assert await store.prune(LATER) == ["r2", "r1"]
+
+        self.keep(promise)
+
+    def test_a_run_with_an_unknown_effect_stays_until_somebody_says_what_came_of_it(self) -> None:
+        async def promise(store: Store) -> None:
+            story = Story("r")
+            await create(store, story)
+            await drive(store, story, story.doubt(), story.fail(), release=True)
+            assert await store.prune(LATER) == []
+            command = Resolve(call="c1", verdict="happened")
+            await store.submit("r", RunState(run="r"), command, LATER)
+            assert await store.pending() == []
+            assert await store.prune(LATER + 1) == ["r"]
+
+        self.keep(promise)
+
+    def test_what_stays_is_whole_after_a_prune(self) -> None:
+        async def promise(store: Store) -> None:
+            text = "shared by both " * 1_000
+            kept, gone = Story("kept"), Story("gone")
+            for story in (kept, gone):
+                await create(store, story)
+                await drive(store, story, story.tell(note(text)))
+            await store.append("gone", 1, gone.reply(Text("done")), gone.index)
+            await store.append("gone", 1, gone.fail(), gone.index, release=True)
+            assert await store.prune(LATER) == ["gone"]
+            assert await store.read("kept") == kept.entries
+            assert await store.verify("kept") == len(kept.entries)
+            again = Story("gone")
+            await create(store, again)
+            assert await store.read("gone") == again.entries
+
+        self.keep(promise)

@@ -1,0 +1,410 @@
+"""The promises of DESIGN section 1, told from the events alone: a second opinion on the core.
+
+`Laws.see` is shown every event of a run and keeps its own small books. It shares no decision
+with the core: what it reads of the state is only compared with what it expects.
+"""
+
+from dataclasses import dataclass, field
+
+from cairn.core import events as ev
+from cairn.core.codec import open_row, seal
+from cairn.core.context import faults
+from cairn.core.index import pending_of
+from cairn.core.lifecycle import MOVES, Status
+from cairn.core.limits import Limits
+from cairn.core.messages import CallPart
+from cairn.core.rules import Problem, Rules, ToolSpec
+from cairn.core.state import RunState
+
+WORK = (ev.ToolStarted, ev.ModelRequested, ev.StepStarted)
+TOLD = (ev.ModelFailed, ev.ModelRejected, ev.StepFailed)
+SALT = b"0123456789abcdef"
+
+
+@dataclass
+class Seen:
+    """What the events said of one call."""
+
+    id: str
+    name: str
+    tool: str
+    arguments: str
+    before: tuple[str, ...]
+    """Calls of the same reply that must be over before this one may start."""
+    attempts: int = 0
+    open: bool = False
+    over: bool = False
+    doubt: bool = False
+    """The last attempt may have happened, and nobody has said whether."""
+    person: bool = False
+    not_done: bool = False
+    recovery: str = ""
+    effect: str = "dangerous"
+    asked: int = 0
+    granted: bool = False
+    spent_grant: bool = False
+    expires_at: int = 0
+    first_start: int = 0
+    ok: bool = False
+    erred: bool = False
+
+
+@dataclass
+class Laws:
+    """One run's books."""
+
+    calls: dict[str, Seen] = field(default_factory=dict)
+    turn: list[str] = field(default_factory=list)
+    limits: Limits = field(default_factory=Limits)
+    created: ev.RunCreated | None = None
+    request: ev.ModelRequested | None = None
+    task: str = ""
+    answer: int = 0
+    paused: bool = False
+    ending: bool = False
+    over: bool = False
+    steps: int = 0
+    first_starts: int = 0
+    tokens: int = 0
+    micro_usd: int = 0
+    over_tokens: int = 0
+    over_usd: int = 0
+    errors: int = 0
+    queued: set[int] = field(default_factory=set)
+
+    def see(self, entry: ev.Entry, before: RunState, after: RunState, rules: Rules) -> None:
+        event = entry.event
+        assert open_row(seal("r1", entry, SALT, bytes(32))) == entry, "the codec changed it"
+        if before.created is not None and not isinstance(event, ev.RunForked):
+            assert before.status is after.status or (before.status, after.status) in MOVES
+        if self.over:
+            late = (ev.ToolLate, ev.ToolResolved, ev.RunForked)
+            assert isinstance(event, late), f"{event.NAME} after the end"
+        if isinstance(event, WORK):
+            assert not self.paused, f"{event.NAME} while paused"
+            assert not self.ending, f"{event.NAME} although the run is ending"
+        handler = getattr(self, "_" + event.NAME.replace(".", "_"), None)
+        if handler is not None:
+            handler(entry, event, rules)
+        if isinstance(event, TOLD) and event.disposition == "repair":
+            self.errors += 1
+        if isinstance(event, ev.ModelRequested):
+            assert not faults(list(after.messages))
+        if isinstance(event, ev.TERMINAL):
+            self._ended(event, after)
+        self._turn_over()
+        assert self.first_starts <= self.limits.calls
+        assert self.steps <= self.limits.steps
+        assert self.tokens <= self.limits.tokens + self.over_tokens
+        assert self.micro_usd <= self.limits.micro_usd + self.over_usd
+        assert (after.status is Status.PAUSED) == (self.paused and not self.over)
+
+    # ---------------------------------------------------------------- run
+
+    def _run_created(self, entry: ev.Entry, event: ev.RunCreated, rules: Rules) -> None:
+        self.created, self.limits = event, event.limits
+
+    def _run_forked(self, entry: ev.Entry, event: ev.RunForked, rules: Rules) -> None:
+        self.limits = event.limits or self.limits
+        self.paused = self.ending = self.over = False
+        self.steps = self.first_starts = self.tokens = self.micro_usd = self.errors = 0
+        self.over_tokens = self.over_usd = 0
+
+    def _run_pause_requested(self, entry: ev.Entry, event: ev.Event, rules: Rules) -> None:
+        self.paused = True
+
+    def _run_resumed(self, entry: ev.Entry, event: ev.Event, rules: Rules) -> None:
+        self.paused = False
+
+    def _run_cancel_requested(self, entry: ev.Entry, event: ev.Event, rules: Rules) -> None:
+        self.ending = True
+
+    def _limit_reached(self, entry: ev.Entry, event: ev.LimitReached, rules: Rules) -> None:
+        self.ending = True
+
+    def _ended(self, event: ev.Event, after: RunState) -> None:
+        assert self.request is None, "ended with a model request in flight"
+        assert not self.task, "ended with a task in flight"
+        assert not any(c.open for c in self.calls.values()), "ended with a call in flight"
+        self.over = True
+        doubtful = {c.id for c in self.calls.values() if c.doubt}
+        assert {p.call for p in pending_of(after)} <= doubtful
+        for call in self.calls.values():
+            if not call.over and not call.doubt:
+                assert after.calls[call.id].closed, f"{call.id} has no final state"
+        if isinstance(event, ev.RunCompleted):
+            assert event.answer == self.answer > 0
+            assert all(c.over for c in self.calls.values())
+            assert not self.queued, "a message was left unread by a run that completed"
+
+    # ---------------------------------------------------------------- model and tasks
+
+    def _model_requested(self, entry: ev.Entry, event: ev.ModelRequested, rules: Rules) -> None:
+        assert self.request is None
+        assert not self.task
+        assert not self.queued, "queued messages come before the next request"
+        assert all(c.over for c in self.calls.values()), "a call is not answered"
+        assert self.tokens + event.reserved.tokens <= self.limits.tokens
+        assert self.micro_usd + event.reserved.micro_usd <= self.limits.micro_usd
+        assert event.reserved.output_tokens >= min(256, *(m.max_output for m in rules.models))
+        if event.attempt == 1:
+            self.steps += 1
+            assert self.errors < self.limits.errors_in_row
+        self.request = event
+        self.answer = 0
+
+    def _charge(self, usage: ev.Usage) -> None:
+        assert self.request is not None, "a model outcome without a request"
+        reserved = self.request.reserved
+        self.tokens += usage.tokens
+        self.micro_usd += usage.micro_usd
+        self.over_tokens += max(0, usage.tokens - reserved.tokens)
+        self.over_usd += max(0, usage.micro_usd - reserved.micro_usd)
+        self.request = None
+
+    def _model_failed(self, entry: ev.Entry, event: ev.ModelFailed, rules: Rules) -> None:
+        self._charge(event.usage)
+        self.ending |= event.disposition == "end"
+
+    def _model_rejected(self, entry: ev.Entry, event: ev.ModelRejected, rules: Rules) -> None:
+        assert self.answer
+        self.answer = 0
+        self.ending |= event.disposition == "end"
+
+    def _model_completed(self, entry: ev.Entry, event: ev.ModelCompleted, rules: Rules) -> None:
+        self._charge(event.usage)
+        parts = [p for p in event.parts if isinstance(p, CallPart)]
+        assert len(parts) <= self.limits.calls_per_reply
+        self.turn = []
+        for part in parts:
+            assert part.id == f"c{len(self.calls) + 1}", "call ids are the runtime's, in order"
+            before = tuple(
+                other
+                for other in self.turn
+                if _ordered(rules, part, self.calls[other].name, self.calls[other].arguments)
+            )
+            assert set(part.after) == set(before), f"{part.id} should follow {before}"
+            self.calls[part.id] = Seen(part.id, part.name, part.name, part.arguments, before)
+            self.turn.append(part.id)
+        self.answer = 0 if parts else entry.seq
+
+    def _step_started(self, entry: ev.Entry, event: ev.StepStarted, rules: Rules) -> None:
+        assert not self.task
+        assert self.request is None
+        assert all(c.over for c in self.calls.values())
+        self.task = event.name
+        self.steps += event.attempt == 1
+
+    def _step_completed(self, entry: ev.Entry, event: ev.StepCompleted, rules: Rules) -> None:
+        assert self.task
+        self.task = ""
+
+    def _step_failed(self, entry: ev.Entry, event: ev.StepFailed, rules: Rules) -> None:
+        assert self.task
+        self.task, self.answer = "", 0
+        self.ending |= event.disposition == "end"
+
+    def _step_lost(self, entry: ev.Entry, event: ev.StepLost, rules: Rules) -> None:
+        assert self.task
+        self.task = ""
+
+    # ---------------------------------------------------------------- tools
+
+    def known(self, call: str, *, not_done: bool) -> None:
+        """What a test knows and the event does not say: whether the tool raised NotDone."""
+        self.calls[call].not_done = not_done
+
+    def _tool_started(self, entry: ev.Entry, event: ev.ToolStarted, rules: Rules) -> None:
+        call = self.calls[event.call]
+        assert not call.over, "a call that ended is started again"
+        assert not call.open, "a call is started while it runs"
+        assert not call.person, "a call is started that waits for a person"
+        assert all(self.calls[c].over for c in call.before), f"{call.id} overtakes {call.before}"
+        assert event.attempt == call.attempts + 1
+        assert event.rule, "no verdict"
+        tool = event.tool or call.tool
+        spec = rules.tools[tool]
+        assert (spec.effect, spec.recovery) == (event.effect, event.recovery)
+        assert not isinstance(spec.check(call.arguments), Problem), "arguments were not validated"
+        self._authorised(entry, event, call, rules, spec)
+        if call.attempts and call.doubt and call.effect != "read":
+            assert call.recovery in {"repeat", "keyed"}, "an unknown effect is repeated"
+            ttl = rules.tools[call.tool].key_ttl_us if call.recovery == "keyed" else 0
+            assert not ttl or entry.at < call.first_start + ttl, "its key has expired"
+        if not call.attempts:
+            self.first_starts += 1
+            call.first_start = entry.at
+        call.attempts, call.open, call.tool = event.attempt, True, tool
+        call.recovery, call.effect = event.recovery, event.effect
+
+    def _authorised(
+        self, entry: ev.Entry, event: ev.ToolStarted, call: Seen, rules: Rules, spec: ToolSpec
+    ) -> None:
+        decision = rules.policy.judge(spec.name, spec.effect, {}).decision
+        assert decision != "deny", "a denied call is started"
+        assert self.created is not None
+        assert self.created.kind != "query" or spec.effect == "read"
+        assert call.asked == 0 or call.granted, "started while its approval is open"
+        if spec.effect == "dangerous" or decision == "ask":
+            assert call.granted, "a call that needs approval is started without it"
+            assert event.rule == f"approval {call.asked}"
+        if call.granted and not call.spent_grant:
+            assert entry.at < call.expires_at, "started on an approval that has expired"
+        call.spent_grant = call.granted
+
+    def _outcome(self, call_id: str) -> Seen:
+        call = self.calls[call_id]
+        assert call.open, f"an outcome of {call_id}, which does not run"
+        call.open = False
+        return call
+
+    def _close(self, call: Seen, *, ok: bool = False, erred: bool = False) -> None:
+        assert not call.over, f"{call.id} ends twice"
+        call.over, call.ok, call.erred = True, ok, erred
+        call.open = call.doubt = call.person = False
+
+    def _tool_completed(self, entry: ev.Entry, event: ev.ToolCompleted, rules: Rules) -> None:
+        call = self._outcome(event.call)
+        priced = rules.tools[call.tool].micro_usd if call.tool in rules.tools else 0
+        self.micro_usd += event.micro_usd
+        self.over_usd += max(0, event.micro_usd - priced)
+        self._close(call, ok=True)
+
+    def _tool_failed(self, entry: ev.Entry, event: ev.ToolFailed, rules: Rules) -> None:
+        call = self.calls[event.call]
+        if call.doubt:
+            assert call.effect == "read", "an unknown effect is called a failure"
+        elif call.attempts and not call.open:
+            assert not call.person, "a call a person has in hand is called a failure"
+        call.open = call.doubt = False
+        if event.disposition == "retry" and call.recovery in {"once", "probe"}:
+            assert call.not_done, "a call that may run once is retried"
+        if event.disposition == "switch":
+            call.tool = event.switch_to
+        elif event.disposition in {"takeover", "ask_user"}:
+            call.person = True
+        elif event.disposition != "retry":
+            self._close(call, erred=True)
+        self.ending |= event.disposition == "end"
+
+    def _tool_rejected(self, entry: ev.Entry, event: ev.ToolRejected, rules: Rules) -> None:
+        call = self.calls[event.call]
+        assert not call.open
+        assert not call.doubt or call.effect == "read", "an unknown effect is called not executed"
+        self._close(call, erred=True)
+        self.ending |= event.disposition == "end"
+
+    def _tool_unknown(self, entry: ev.Entry, event: ev.ToolUnknown, rules: Rules) -> None:
+        call = self._outcome(event.call)
+        call.doubt = True
+        call.person = call.recovery == "once"
+
+    def _takeover_requested(
+        self, entry: ev.Entry, event: ev.TakeoverRequested, rules: Rules
+    ) -> None:
+        call = self.calls[event.call]
+        assert call.doubt
+        call.person = True
+
+    def _tool_resolved(self, entry: ev.Entry, event: ev.ToolResolved, rules: Rules) -> None:
+        call = self.calls[event.call]
+        assert call.doubt or call.person, "something known is resolved"
+        match event.verdict:
+            case "happened":
+                self._close(call, ok=True)
+            case "not_happened" if self.over:
+                self._close(call, erred=True)
+            case "not_happened":
+                call.doubt = call.person = False
+            case "unknown":
+                call.person = True
+            case "given_up":
+                self.ending = True
+
+    def _tool_late(self, entry: ev.Entry, event: ev.ToolLate, rules: Rules) -> None:
+        call = self.calls.get(event.call)
+        if call is not None and call.doubt:
+            self._close(call, ok=event.ok, erred=not event.ok)
+
+    # ---------------------------------------------------------------- people
+
+    def _approval_requested(
+        self, entry: ev.Entry, event: ev.ApprovalRequested, rules: Rules
+    ) -> None:
+        call = self.calls[event.call]
+        assert not call.over
+        assert not call.open
+        assert not call.doubt
+        assert self.created is not None
+        assert self.created.approvals == "ask"
+        call.asked, call.expires_at = event.n, event.expires_at
+        call.granted = call.spent_grant = False
+
+    def _asked(self, n: int) -> Seen:
+        return next(c for c in self.calls.values() if c.asked == n)
+
+    def _approval_granted(self, entry: ev.Entry, event: ev.ApprovalGranted, rules: Rules) -> None:
+        call = self._asked(event.n)
+        assert entry.at < call.expires_at
+        assert not call.granted
+        call.granted = True
+
+    def _approval_denied(self, entry: ev.Entry, event: ev.ApprovalDenied, rules: Rules) -> None:
+        self._close(self._asked(event.n))
+
+    def _approval_expired(self, entry: ev.Entry, event: ev.ApprovalExpired, rules: Rules) -> None:
+        call = self._asked(event.n)
+        assert entry.at >= call.expires_at
+        assert not call.open
+        self._close(call)
+
+    def _input_requested(self, entry: ev.Entry, event: ev.InputRequested, rules: Rules) -> None:
+        if event.call:
+            self.calls[event.call].asked = event.n
+            self.calls[event.call].person = True
+
+    def _input_answered(self, entry: ev.Entry, event: ev.InputAnswered, rules: Rules) -> None:
+        found = [c for c in self.calls.values() if c.asked == event.n]
+        if found:
+            self._close(found[0], ok=True)
+        else:
+            self.queued.add(entry.seq)
+
+    def _input_queued(self, entry: ev.Entry, event: ev.InputQueued, rules: Rules) -> None:
+        self.queued.add(entry.seq)
+
+    def _input_given(self, entry: ev.Entry, event: ev.InputGiven, rules: Rules) -> None:
+        assert set(event.seqs) <= self.queued, "a message is given twice"
+        assert self.request is None
+        assert all(c.over for c in self.calls.values())
+        self.queued -= set(event.seqs)
+        self.answer = 0
+
+    # ---------------------------------------------------------------- turns
+
+    def _turn_over(self) -> None:
+        calls = [self.calls[c] for c in self.turn]
+        if not calls or not all(c.over for c in calls):
+            return
+        self.turn = []
+        if any(c.ok for c in calls):
+            self.errors = 0
+        else:
+            self.errors += any(c.erred for c in calls)
+
+
+def _ordered(rules: Rules, part: CallPart, name: str, arguments: str) -> bool:
+    """Law: order is kept when one is a write, unless both name different conflict keys."""
+    mine, other = rules.tools.get(part.name), rules.tools.get(name)
+    if mine is None or other is None or {mine.effect, other.effect} == {"read"}:
+        return False
+    keys = [_key(mine, part.arguments), _key(other, arguments)]
+    return None in keys or keys[0] == keys[1]
+
+
+def _key(spec: ToolSpec, arguments: str) -> str | None:
+    values = spec.check(arguments)
+    if spec.conflict_key is None or isinstance(values, Problem):
+        return None
+    return spec.conflict_key(values)
+
