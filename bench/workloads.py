@@ -43,15 +43,22 @@ def arguments_text(n: int) -> str:
 # ---------------------------------------------------------------- Cairn
 
 
-def make_agent(turns: int, size: int, on_turn: OnTurn | None = None) -> Agent:
-    """An agent whose scripted model calls one async tool `turns` times."""
+def make_agent(
+    turns: int, size: int, on_turn: OnTurn | None = None, *, varied: bool = False
+) -> Agent:
+    """An agent whose scripted model calls one async tool `turns` times.
+
+    Args:
+        on_turn: Called inside the tool with the number of the turn.
+        varied: Results from half to one and a half times `size` long, `size` on average.
+    """
 
     @tool(effect="read")
     async def look(n: int) -> str:
         """Look something up."""
         if on_turn is not None:
             on_turn(n)
-        return result_text(n, size)
+        return result_text(n, size // 2 + n * 37 % (size + 1) if varied else size)
 
     def say(request: ModelRequest) -> Any:
         if request.turn < turns:

@@ -1,9 +1,9 @@
 """A shop assistant that pays money back, once a person has said yes.
 
-    python shop.py              waits for approval
-    cairn approve order-7/1     says yes
-    python shop.py              pays once, and finishes
-    python shop.py              shows the stored result and does nothing
+python shop.py              waits for approval
+cairn approve order-7/1     says yes
+python shop.py              pays once, and finishes
+python shop.py              shows the stored result and does nothing
 """
 
 from pathlib import Path

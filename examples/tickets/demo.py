@@ -6,6 +6,7 @@ the SIGKILLs, the journal, the files, the approvals. The exit code is 0 only if 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -61,7 +62,7 @@ class Demo:
         for line in text.rstrip().splitlines():
             console.print(f"   [dim]|[/] {escape(line)}")
 
-    def check(self, what: str, holds: bool) -> None:  # noqa: FBT001 - the one thing it is about
+    def check(self, what: str, holds: bool) -> None:
         self.checks.append((what, holds))
         mark = "[green]ok[/]" if holds else "[bold red]NOT SO[/]"
         console.print(f"   {mark}  {escape(what)}")
@@ -102,7 +103,7 @@ class Demo:
         """Run the command line in a process of its own and show what it prints."""
         console.print(f"   [dim]$[/] cairn {' '.join(args)}")
         done = subprocess.run(
-            [sys.executable, "-m", "cairn", *args],
+            [sys.executable, "-c", "from cairn.cli import main; main()", *args],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -120,8 +121,6 @@ class Demo:
         """What really happened, counted in the log that the tools and the script keep."""
         if not self.log.exists():
             return Counter()
-        import json  # noqa: PLC0415 - read by this method only
-
         lines = [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
         return Counter(
             f"{line['did']} {line.get('ticket', '')}".strip()
@@ -235,7 +234,9 @@ def evidence(demo: Demo) -> None:
     with Runtime(demo.store) as rt:
         run = rt.get("tickets")
     usage = run.usage
-    demo.show(f"{run.steps} steps, {run.calls} tool calls, {usage.tokens} tokens, {run.cost_usd} USD")
+    demo.show(
+        f"{run.steps} steps, {run.calls} tool calls, {usage.tokens} tokens, {run.cost_usd} USD"
+    )
     demo.check("the cost is five replies at the script's price", usage.micro_usd == 5 * 3_450)
     code, _ = demo.cairn("verify", "tickets")
     demo.check("the hash chain holds", code == 0)
@@ -279,9 +280,9 @@ def play(home: Path) -> int:
     began = time.monotonic()
     console.print("[bold]Cairn: a job that survives[/]")
     console.print(
-        "The model is a script (examples/tickets/script.py): no language model, no key, no network.\n"
-        "Everything else is real: processes, kills, journal, files, approvals. Slow tools are slowed\n"
-        "down on purpose, so that there is a middle to be killed in."
+        "The model is a script (examples/tickets/script.py): no model, no key, no network.\n"
+        "Everything else is real: processes, kills, journal, files, approvals. The tools are\n"
+        "slowed down on purpose, so that there is a middle to be killed in."
     )
     console.print(f"Folder: {escape(str(home))}")
     demo = Demo(home)
@@ -289,8 +290,10 @@ def play(home: Path) -> int:
         act(demo)
     wrong = [what for what, holds in demo.checks if not holds]
     took = time.monotonic() - began
-    console.print(f"\n[bold]{len(demo.checks) - len(wrong)} of {len(demo.checks)} checks hold[/]"
-                  f" ({took:.1f} s)")
+    console.print(
+        f"\n[bold]{len(demo.checks) - len(wrong)} of {len(demo.checks)} checks hold[/]"
+        f" ({took:.1f} s)"
+    )
     for what in wrong:
         console.print(f"[bold red]not so:[/] {escape(what)}")
     return 1 if wrong else 0

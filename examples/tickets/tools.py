@@ -22,6 +22,10 @@ from cairn import NOT_HAPPENED, Context, Source, ToolError, happened, tool
 
 WORD = re.compile(r"[a-z0-9]+|[\u3400-\u9fff]+")
 ENDINGS = ("ing", "ed", "es", "s", "e")
+COMMON = frozenset(
+    {"a", "an", "and", "are", "at", "for", "from", "has", "have", "in", "is", "it", "of", "on"}
+    | {"one", "our", "that", "the", "there", "this", "to", "was", "we", "were", "which", "with"}
+)
 
 
 @dataclass(frozen=True)
@@ -67,28 +71,29 @@ class Desk:
 
 
 def terms(text: str) -> Counter[str]:
-    """What a text is found by: words without their endings, and pairs of Chinese characters."""
+    """What a text is found by: words without endings, pairs of Chinese characters."""
     found: Counter[str] = Counter()
     for word in WORD.findall(text.lower()):
         if word[0] > "z":
             found.update(word[at : at + 2] for at in range(max(len(word) - 1, 1)))
-        else:
+        elif word not in COMMON:
             end = next((e for e in ENDINGS if word.endswith(e) and len(word) > len(e) + 2), "")
             found[word.removesuffix(end)] += 1
     return found
 
 
 def passages(text: str) -> list[tuple[str, str]]:
-    """The paragraphs below the front matter, each with its lines as `first-last`."""
+    """The paragraphs below the heading, each with its lines as `first-last` or `line`."""
     lines = text.splitlines()
-    at = lines.index("---", 1) + 1
+    at = next(n for n, line in enumerate(lines) if line.startswith("# ")) + 1
     found: list[tuple[str, str]] = []
     while at < len(lines):
         end = at
         while end < len(lines) and lines[end].strip():
             end += 1
         if end > at:
-            found.append((f"{at + 1}-{end}", "\n".join(lines[at:end])))
+            span = f"{at + 1}-{end}" if end > at + 1 else f"{end}"
+            found.append((span, "\n".join(lines[at:end])))
         at = end + 1
     return found
 
@@ -127,9 +132,7 @@ def search_tickets(query: str, ctx: Context[Desk], limit: int = 5) -> list[Sourc
         span = best[0][1]
         version = sha256(texts[name].encode()).hexdigest()[:12]
         found.append(
-            Source(
-                uri=f"tickets/{name}", text=parts[span], span=span, score=score, version=version
-            )
+            Source(uri=f"tickets/{name}", text=parts[span], span=span, score=score, version=version)
         )
     return found
 

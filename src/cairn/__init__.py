@@ -64,9 +64,44 @@ _HOMES = {
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: PLE0604 - the table above is the one list of names
-    *_NAMES,
+__all__ = [
+    "NOT_HAPPENED",
+    "UNKNOWN",
+    "Agent",
+    "Answer",
+    "Briefing",
+    "CairnError",
+    "Context",
+    "Delta",
+    "Discard",
+    "Entry",
+    "ErrorClass",
+    "Ladder",
+    "Limits",
+    "ModelError",
+    "NotDone",
+    "Policy",
+    "Price",
+    "Principal",
+    "Progress",
+    "Refused",
+    "Run",
+    "RunConflict",
+    "Rung",
+    "Runtime",
+    "Scripted",
+    "SessionBusy",
+    "Source",
+    "Text",
+    "Tool",
+    "ToolError",
+    "UnknownRun",
+    "Unsure",
+    "Usage",
     "__version__",
+    "call",
+    "happened",
+    "tool",
 ]
 __version__ = "0.1.0"
 

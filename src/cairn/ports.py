@@ -1,7 +1,7 @@
 """The seams of the house: what a store, a model, a clock and an observer promise.
 
-A contract says what must never happen, not only the types. Each has a suite in `cairn.testing`
-that every implementation passes whole.
+A contract says what must never happen, not only the types. The store's has a suite in
+`cairn.testing` that every store passes whole.
 """
 
 from __future__ import annotations
@@ -330,10 +330,6 @@ class Clock(Protocol):
 
     def monotonic_us(self) -> int:
         """Microseconds of a clock that never jumps."""
-        ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Let this much time pass."""
         ...
 
 

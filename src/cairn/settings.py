@@ -78,6 +78,6 @@ def _project(folder: Path) -> tuple[Path | None, dict[str, str]]:
 
 def _placed(store: str, home: Path) -> str:
     """A relative path as seen from the file it stands in; addresses stay as they are."""
-    if store == ":memory:" or store.partition(":")[0].isalpha() and ":" in store:
+    if store == ":memory:" or (store.partition(":")[0].isalpha() and ":" in store):
         return store
     return str(home / store)

@@ -132,6 +132,9 @@ def test_a_parameter_no_model_can_fill_is_refused_by_name() -> None:
     def field(limit: int = Field(5)) -> None: ...
     def odd(where: Tool) -> None: ...
 
+    class Shop:
+        def method(self, order: str) -> None: ...
+
     assert "*rest" in refused(star)
     assert "**rest" in refused(stars)
     assert "'first'" in refused(slash)
@@ -140,6 +143,7 @@ def test_a_parameter_no_model_can_fill_is_refused_by_name() -> None:
     assert "'a'" in refused(two)
     assert "'limit'" in refused(field)
     assert "'where'" in refused(odd)
+    assert "bound method" in refused(Shop.method)
 
 
 def test_what_is_no_function_is_refused() -> None:
@@ -232,6 +236,12 @@ def test_types_of_the_declaring_function_are_found_even_as_text() -> None:
         return order.id
 
     assert ship.spec.check('{"order": {"id": "a"}}') == {"order": Order("a")}
+
+
+def test_a_return_type_that_only_checkers_know_is_no_hindrance() -> None:
+    def ship(order: str) -> "OnlyForCheckers": ...  # noqa: F821 - that is what is tested
+
+    assert make_tool(ship, {}).spec.check('{"order": "a"}') == {"order": "a"}
 
 
 def test_a_type_that_does_not_exist_is_named() -> None:

@@ -203,7 +203,7 @@ def test_b58_what_contains_itself_is_refused() -> None:
     assert strict(to_json([shared, (shared,)])) == [[1], [[1]]]
 
 
-def test_b58_depth_and_number_are_bounded() -> None:
+def test_b58_depth_is_bounded() -> None:
     deep: Any = 1
     for _ in range(64):
         deep = [deep]
@@ -211,10 +211,14 @@ def test_b58_depth_and_number_are_bounded() -> None:
     for _ in range(100_000):
         deep = [deep]
     assert "64 levels" in str(refused(deep))
+
+
+def test_b58_the_number_of_values_is_bounded_shared_ones_included() -> None:
     laughs: Any = ["ha"]
     for _ in range(60):
         laughs = [laughs, laughs]
     assert refused(laughs).error_class is ErrorClass.RESULT_TOO_LARGE
+    assert refused((laughs,)).error_class is ErrorClass.RESULT_TOO_LARGE
 
 
 def test_b58_an_endless_generator_ends() -> None:

@@ -124,6 +124,15 @@ def test_nested_objects_are_closed_unless_their_type_is_open_on_purpose() -> Non
     assert one.spec.check('{"it": {"b": 1}}') == {"it": Open(a=0, b=1)}
 
 
+def test_a_name_the_model_sees_may_differ_from_the_parameter() -> None:
+    def find(query: Annotated[str, Field(alias="q")] = "all") -> str: ...
+
+    one = tool(find)
+    assert list(one.schema.parameters["properties"]) == ["q"]
+    assert one.spec.check('{"q": "x"}') == {"query": "x"}
+    assert one.spec.check("{}") == {"query": "all"}
+
+
 def test_a_tool_without_parameters_has_an_empty_object() -> None:
     def now() -> str: ...
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from cairn.cli import exits
 from cairn.cli.interrupts import RunInterrupts
 from cairn.cli.outcome import print_json, print_outcome, run_object
-from cairn.cli.screen import print_line, screen_for
+from cairn.cli.say import print_line
+from cairn.cli.screen import screen_for
 from cairn.core.messages import Record
 from cairn.errors import UnknownRun
-from cairn.ports import Observed, Store
+from cairn.ports import Observed, RunInfo, Store
 
 if TYPE_CHECKING:
     from cairn.engine.result import Run
@@ -29,32 +30,43 @@ class Shown(Record):
         json: The result as one JSON object, and nothing else.
         quiet: The result only.
         by: Who presses Ctrl-C.
+        only: Beginnings of the names of events that are shown; an empty one means all.
     """
 
     json: bool = False
     quiet: bool = False
     by: str = ""
+    only: tuple[str, ...] = ("",)
 
 
 async def drive_shown(runtime: Runtime, run: str, source: Source, shown: Shown) -> Run:
     """Drive a run and show what happens in it; then say how it stands."""
-    known = await _head(runtime.store, run)
-    with screen_for(run, known, quiet=shown.quiet or shown.json) as screen:
-        if known:
-            screen.say(f"{run} goes on after event {known}")
+    before = await _found(runtime.store, run)
+    known = before.head if before is not None else 0
+    with screen_for(run, known, shown.only, quiet=shown.quiet or shown.json) as screen:
         interrupts = RunInterrupts(runtime, run, shown.by, screen.say)
+        begun = False
         with interrupts.signals():
             async for what in source():
+                if before is not None and not begun and "" in shown.only:
+                    screen.say(_going_on(before))
+                begun = True
                 screen.show(what)
     return await runtime.get_async(run)
 
 
-async def _head(store: Store, run: str) -> int:
-    """The last event of a run, 0 when there is no such run yet."""
+async def _found(store: Store, run: str) -> RunInfo | None:
+    """The line of a run, None when there is no such run yet."""
     try:
-        return (await store.info(run)).head
+        return await store.info(run)
     except UnknownRun:
-        return 0
+        return None
+
+
+def _going_on(before: RunInfo) -> str:
+    if before.status in exits.ENDED:
+        return f"{before.run} is {before.status}: this is its stored result"
+    return f"{before.run} goes on after event {before.head}"
 
 
 def drive_to_report(

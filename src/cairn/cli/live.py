@@ -32,9 +32,11 @@ class Live:
     Args:
         run: Its id.
         known: Events up to this number are folded but not shown again.
+        only: Beginnings of the names of events that are shown.
     """
 
-    def __init__(self, run: str, known: int) -> None:
+    def __init__(self, run: str, known: int, only: tuple[str, ...]) -> None:
+        self._only = only
         self._state = RunState(run=run)
         self._known = known
         self._begun = 0
@@ -72,7 +74,7 @@ class Live:
                 self._begun = self._begun or what.at
                 self._state = evolve(self._state, what)
                 self._seen_at = time.monotonic()
-                if what.seq > self._known:
+                if what.seq > self._known and what.event.NAME.startswith(self._only):
                     text = visible(event_line(what, self._begun)).replace("\n", " ")
                     self._console.print(Text(text, style="dim"), no_wrap=True, overflow="ellipsis")
                 if what.event.NAME.startswith("model."):

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cairn.cli.paint import console, line, styled
-from cairn.cli.plain import json_line, money, span, visible, visible_line
+from cairn.cli.plain import count, json_line, money, span, visible, visible_line
+from cairn.core import events as ev
 from cairn.core.index import Pending
 from cairn.core.lifecycle import ENDED
 from cairn.core.messages import parse_object
 from cairn.engine.clock import SystemClock
+from cairn.ports import Store
 
 if TYPE_CHECKING:
     from cairn.engine.result import Run
@@ -31,8 +33,8 @@ def print_outcome(run: Run) -> None:
             run.reason if run.status == "waiting" else "",
             f"limit {run.limit}" if run.limit else "",
             run.error_class,
-            f"{run.steps} steps",
-            f"{run.calls} calls",
+            count(run.steps, "step"),
+            count(run.calls, "call"),
             f"{run.usage.tokens:,} tokens",
             money(run.usage.micro_usd),
         ),
@@ -75,6 +77,18 @@ def detail(item: Pending) -> str:
     if not item.tool:
         return ""
     return f"{visible_line(item.tool, 60)}({visible_line(item.detail, SHOWN_DETAIL)})"
+
+
+async def question_of(store: Store, item: Pending) -> str:
+    """The text of a question the runtime itself asks; it stands in the journal only."""
+    if item.kind != "input" or item.call:
+        return ""
+    run, _, number = item.id.rpartition("/")
+    for entry in await store.read(run):
+        event = entry.event
+        if isinstance(event, ev.InputRequested) and str(event.n) == number:
+            return event.question
+    return ""
 
 
 def commands(item: Pending) -> list[str]:

@@ -66,9 +66,3 @@ def _all(shown: list[Text], style: str) -> Text:
     text = Text(" · ").join(shown)
     text.stylize(style)
     return text
-
-
-def complain(message: str) -> None:
-    """One line on standard error."""
-    sys.stderr.write(f"cairn: {' '.join(visible(message).split())}\n")
-    sys.stderr.flush()

@@ -10,7 +10,7 @@ import msgspec
 
 from cairn.core.views_words import money, short, span
 
-__all__ = ["day", "json_line", "money", "offset", "short", "span", "visible", "visible_line"]
+__all__ = ["count", "day", "json_line", "money", "offset", "span", "visible", "visible_line"]
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, escape among them; not \t and \n
@@ -20,10 +20,15 @@ _HIDDEN = re.compile(
 SECOND_US = 1_000_000
 
 
+def count(number: int, what: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def visible(text: str) -> str:
     """Text that shows what is in it and commands nothing: no escape reaches the terminal.
 
-    Control characters become their pictures (`␛`); marks that hide or reorder become `\\u…`.
+    Control characters become their pictures (`␛`), and marks that hide or reorder their numbers.
     """
     return _HIDDEN.sub(_shown, text.replace("\r\n", "\n"))
 

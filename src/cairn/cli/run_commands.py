@@ -15,13 +15,15 @@ import typer
 from cairn.cli import exits, options
 from cairn.cli.drive import Shown, drive_to_report, leave_to_others, start_to_report
 from cairn.cli.interrupts import Signals, leave_at_once
-from cairn.cli.plain import day
 from cairn.cli.place import Place, locate, open_app, with_store
-from cairn.cli.screen import event_line, print_line
+from cairn.cli.plain import day
+from cairn.cli.say import print_line
+from cairn.cli.screen import event_line
 from cairn.core import commands as cmd
 from cairn.core.events import Entry
 from cairn.core.limits import Limits
 from cairn.engine.client import Client, new_id
+from cairn.engine.load import load
 from cairn.ports import Observed
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
     task: Annotated[
         str, typer.Argument(metavar="INPUT", help="The task; - reads it from standard input.")
     ],
-    id: Annotated[  # noqa: A002 - the option's name
+    *,
+    id: Annotated[
         str, typer.Option("--id", help="Run id. The same task under the same id is one run.")
     ] = "",
     session: Annotated[str, typer.Option("--session", help="The conversation to continue.")] = "",
@@ -88,6 +91,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
 
 def resume(
     run: options.RunId,
+    *,
     json: options.Json = False,
     quiet: options.Quiet = False,
     by: options.By = "",
@@ -103,9 +107,10 @@ def resume(
     raise typer.Exit(_go_on(place, lambda client: _unpause(client, run, shown.by), shown))
 
 
-def retry(
+def retry(  # noqa: PLR0913 - one parameter for each option of the command
     run: options.RunId,
-    id: Annotated[  # noqa: A002 - the option's name
+    *,
+    id: Annotated[
         str, typer.Option("--id", help="Id of the new run; a fresh one by default.")
     ] = "",
     max_steps: options.MaxSteps = None,
@@ -130,6 +135,7 @@ def retry(
 
 
 def work(
+    *,
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="End when nothing is left that could be driven.")
     ] = False,
@@ -187,9 +193,9 @@ async def _unpause(client: Client, run: str, actor: str) -> str:
 
 async def _fork(client: Client, run: str, new: str, bounds: _Bounds) -> str:
     """A new run from just before the old one's end; its limits change only if some are given."""
-    created = (await client.store.read(run, upto=1))[0].event
-    limits = bounds.over(created.limits)
-    return await client.retry(run, new, limits if limits != created.limits else None)
+    old = (await load(client.store, run)).limits
+    limits = bounds.over(old)
+    return await client.retry(run, new, limits if limits != old else None)
 
 
 def _go_on(place: Place, prepare: Callable[[Client], Awaitable[str]], shown: Shown) -> int:

@@ -6,7 +6,8 @@ import sys
 from types import TracebackType
 from typing import Protocol, Self
 
-from cairn.cli.plain import offset, visible
+from cairn.cli.plain import offset
+from cairn.cli.say import complain, print_line
 from cairn.core.events import Entry
 from cairn.core.views_words import words
 from cairn.ports import Observed
@@ -49,8 +50,7 @@ class Silent:
 
     def say(self, text: str) -> None:
         """On standard error, so that the result stays alone."""
-        sys.stderr.write(f"cairn: {text}\n")
-        sys.stderr.flush()
+        complain(text)
 
 
 class Lines(Silent):
@@ -58,10 +58,12 @@ class Lines(Silent):
 
     Args:
         known: Events up to this number are not shown again.
+        only: Beginnings of the names of events that are shown.
     """
 
-    def __init__(self, known: int = 0) -> None:
+    def __init__(self, known: int = 0, only: tuple[str, ...] = ("",)) -> None:
         self._known = known
+        self._only = only
         self._begun = 0
 
     def show(self, what: Observed) -> None:
@@ -69,7 +71,7 @@ class Lines(Silent):
         if not isinstance(what, Entry):
             return
         self._begun = self._begun or what.at
-        if what.seq > self._known:
+        if what.seq > self._known and what.event.NAME.startswith(self._only):
             print_line(event_line(what, self._begun))
 
     def say(self, text: str) -> None:
@@ -87,18 +89,12 @@ def event_line(entry: Entry, begun: int = 0, long: int = 120) -> str:
     return f"{time}{entry.seq:>4} {name} {told}".rstrip()
 
 
-def print_line(text: str) -> None:
-    """A safe line on standard output, at once."""
-    sys.stdout.write(visible(text).replace("\n", " ") + "\n")
-    sys.stdout.flush()
-
-
-def screen_for(run: str, known: int, *, quiet: bool) -> Screen:
+def screen_for(run: str, known: int, only: tuple[str, ...], *, quiet: bool) -> Screen:
     """The screen that fits where standard output goes."""
     if quiet:
         return Silent()
     if not sys.stdout.isatty():
-        return Lines(known)
+        return Lines(known, only)
     from cairn.cli.live import Live
 
-    return Live(run, known)
+    return Live(run, known, only)

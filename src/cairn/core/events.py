@@ -52,14 +52,11 @@ class RunCreated(Event):
     NAME = "run.created"
     agent: str
     input: tuple[Part, ...]
-    digest: str
-    """Hash of agent name, input and principal; another one under the same id is a conflict."""
+    digest: str  # of agent name, input and principal; another one under the id is a conflict
     principal: Principal = Principal()
     session: str = ""
-    previous: RunRef | None = None
-    """The run of the session before this one, and its last seq."""
-    consumes: tuple[int, ...] = ()
-    """Seqs of messages queued in the previous run that this run's input takes over."""
+    previous: RunRef | None = None  # the session's run before, and its last seq
+    consumes: tuple[int, ...] = ()  # messages queued in that run which the input takes over
     limits: Limits = Limits()
     kind: TaskKind = "operate"
     approvals: Literal["ask", "none"] = "ask"
@@ -138,9 +135,6 @@ class RunCancelled(Event):
     reason: str = ""
 
 
-# ---------------------------------------------------------------- step (kind task; turns fold)
-
-
 class StepStarted(Event):
     """A task of the deployer's own code is about to run."""
 
@@ -178,9 +172,6 @@ class StepLost(Event):
     NAME = "step.lost"
 
 
-# ---------------------------------------------------------------- model
-
-
 class ModelRequested(Event):
     """A request is about to be sent: what it reserves, and what of the context changed."""
 
@@ -190,10 +181,8 @@ class ModelRequested(Event):
     reserved: Reservation
     attempt: int = 1
     blocks: tuple[Block, ...] = ()
-    messages: int = 0
-    """How many messages of the folded history the request holds."""
-    tools: str = ""
-    """Hash of the tool schemas offered, when it changed."""
+    messages: int = 0  # how many of the folded history the request holds
+    tools: str = ""  # hash of the tool schemas offered, when it changed
     tool_choice: str = "auto"
     output_mode: Literal["text", "schema", "action"] = "text"
 
@@ -241,9 +230,6 @@ class ModelRejected(Event):
     error_class: ErrorClass
     disposition: Disposition
     note: str
-
-
-# ---------------------------------------------------------------- tool
 
 
 class ToolStarted(Event):
@@ -340,9 +326,6 @@ class ToolLate(Event):
     message: str = ""
 
 
-# ---------------------------------------------------------------- people
-
-
 class ApprovalRequested(Event):
     """A call waits for a person; `digest` binds tool and arguments."""
 
@@ -424,9 +407,6 @@ class TakeoverRequested(Event):
     NAME = "takeover.requested"
     call: str
     message: str = ""
-
-
-# ---------------------------------------------------------------- the rest
 
 
 class RetryScheduled(Event):

@@ -45,15 +45,14 @@ def evolve(state: RunState, entry: ev.Entry) -> RunState:
             f"{event.NAME} is not allowed while run {state.run} is {state.status.value}"
         )
     changed: RunState = HANDLERS[kind](state, entry, event)
-    changed = replace(changed, seq=entry.seq, at=entry.at)
     status = status_of(changed)
-    if status is state.status:
-        return changed
-    if (state.status, status) not in MOVES and kind not in _RESTARTS:
-        raise IllegalTransition(
-            f"{event.NAME} would take run {state.run} from {state.status.value} to {status.value}"
-        )
-    return replace(changed, status=status)
+    if status is not state.status and (state.status, status) not in MOVES:
+        if kind not in _RESTARTS:
+            raise IllegalTransition(
+                f"{event.NAME} would take run {state.run} "
+                f"from {state.status.value} to {status.value}"
+            )
+    return replace(changed, seq=entry.seq, at=entry.at, status=status)
 
 
 def fold(state: RunState, entries: Iterable[ev.Entry]) -> RunState:

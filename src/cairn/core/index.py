@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cairn.core.lifecycle import CallStatus
+from cairn.core.lifecycle import PERSON, CallStatus
 from cairn.core.messages import Record
 from cairn.core.state import RunState, waits, wake_at
 from cairn.errors import ErrorClass
@@ -44,6 +44,9 @@ class Pending(Record):
         return f"{self.id}: {self.kind} {self.tool}({self.detail}) - {verb}"
 
 
+NOISY = frozenset({*PERSON, CallStatus.RETRYING, CallStatus.UNKNOWN})
+
+
 class Index(Record):
     """What the run table shows of a run."""
 
@@ -58,6 +61,13 @@ class Index(Record):
 
 def index_of(state: RunState) -> Index:
     """The index row that follows from a state."""
+    if _quiet(state):
+        return Index(
+            status=state.status.value,
+            steps=state.spent.steps,
+            tokens=state.usage.tokens,
+            micro_usd=state.usage.micro_usd,
+        )
     return Index(
         status=state.status.value,
         wake_at=wake_at(state),
@@ -67,6 +77,16 @@ def index_of(state: RunState) -> Index:
         tokens=state.usage.tokens,
         micro_usd=state.usage.micro_usd,
     )
+
+
+def _quiet(state: RunState) -> bool:
+    """Whether nothing waits for time or people: by far the most states."""
+    if state.question or state.retry_at:
+        return False
+    for call in state.calls.values():
+        if call.status in NOISY:
+            return False
+    return True
 
 
 def pending_of(state: RunState) -> tuple[Pending, ...]:

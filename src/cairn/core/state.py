@@ -173,16 +173,14 @@ class RunState(Record, gc=True):
     @property
     def in_flight(self) -> bool:
         """Whether something was started that has no outcome yet."""
-        return (
-            self.request is not None
-            or (self.task is not None and not self.task.lost)
-            or any(c.status is CallStatus.STARTED for c in self.calls.values())
-        )
+        if self.request is not None or (self.task is not None and not self.task.lost):
+            return True
+        return any(c.status is CallStatus.STARTED for c in self.calls.values())
 
 
 def is_open(state: RunState, call: Call) -> bool:
     """Whether every call that must end before this one has ended."""
-    return all(state.calls[a].closed for a in call.after if a in state.calls)
+    return not call.after or all(state.calls[a].closed for a in call.after if a in state.calls)
 
 
 def waits(state: RunState) -> frozenset[str]:
@@ -228,16 +226,17 @@ def _performable(state: RunState) -> bool:
         return True
     if state.task is not None:
         return True
-    if state.calls:
-        return any(_moves(state, call) for call in state.calls.values())
-    return not state.question and not state.retry_at
+    for call in state.calls.values():
+        if _moves(state, call):
+            return True
+    return not state.calls and not state.question and not state.retry_at
 
 
 def _moves(state: RunState, call: Call) -> bool:
-    if call.closed or call.status in PERSON:
-        return False
     if call.status is CallStatus.STARTED:
         return True
+    if call.status in CLOSED or call.status in PERSON:
+        return False
     return not _times(call) and is_open(state, call)
 
 

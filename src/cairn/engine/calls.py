@@ -56,8 +56,9 @@ class CallRunner:
         could be started yet; the decision is then taken anew.
         """
         if not self._has_deps:
-            self._deps = await self._host.deps(self._journal.state)
-            self._has_deps = True
+            await self._journal.flush()  # what is known is not kept waiting (law 3)
+            await self._make_deps()
+            return True
         taken: list[tuple[int, ev.ToolStarted]] = []
         held = 0
         for step, event in action.starts:
@@ -122,6 +123,7 @@ class CallRunner:
             self._flights.add(key, NOTHING, 0)
             self._flights.land(key, _no_probe(call))
             return
+        await self._make_deps()
         if not tool.probe.is_async:
             await SLOTS.acquire()
         timeout_s = tool.spec.timeout_us / 1e6
@@ -129,6 +131,12 @@ class CallRunner:
         self._flights.launch(
             key, perform_probe(running, call), timeout_s, lambda _: _no_answer(call)
         )
+
+    async def _make_deps(self) -> None:
+        """Once a drive, for tools and probes alike."""
+        if not self._has_deps:
+            self._deps = await self._host.deps(self._journal.state)
+            self._has_deps = True
 
     def _context(self, call: Call, timeout_s: float) -> Context[Any]:
         state, watchers = self._journal.state, self._host.watchers

@@ -91,27 +91,34 @@ class Client:
             ConfigError: the id is none.
         """
         run = check_run_id(run) if run else new_id()
-        for _ in range(3):  # the session may move between looking and creating
-            created = await self._created(task)
-            entry = ev.Entry(seq=1, at=self._clock.now_us(), event=created)
-            state = evolve(RunState(run=run), entry)
-            new = NewRun(
-                run=run,
-                agent=task.agent,
-                digest=task.digest,
-                session=task.session,
-                principal=task.principal.id,
+        found = await self._create(task, run)
+        if found is not None and found.digest != task.digest:
+            raise RunConflict(
+                f"run {run!r} exists with another agent, input or principal; "
+                "take another id, or pass what it was started with"
             )
-            found = await self.store.create(new, [entry], index_of(state))
-            if found is None:
-                return run
-            if found.digest != task.digest:
-                raise RunConflict(
-                    f"run {run!r} exists with another agent, input or principal; "
-                    "take another id, or pass what it was started with"
-                )
-            return run
-        raise SessionBusy(task.session, run)
+        return run
+
+    async def _create(self, task: Task, run: str) -> RunInfo | None:
+        """Make the run; the existing one's line when the id is taken."""
+        try:
+            created = await self._created(task)
+        except SessionBusy:
+            try:
+                return await self.store.info(run)  # the same call again: it may be busy with us
+            except UnknownRun:
+                pass
+            raise
+        entry = ev.Entry(seq=1, at=self._clock.now_us(), event=created)
+        state = evolve(RunState(run=run), entry)
+        new = NewRun(
+            run=run,
+            agent=task.agent,
+            digest=task.digest,
+            session=task.session,
+            principal=task.principal.id,
+        )
+        return await self.store.create(new, [entry], index_of(state))
 
     async def _created(self, task: Task) -> ev.RunCreated:
         previous: ev.RunRef | None = None

@@ -188,8 +188,9 @@ class Drive:
         journal = self._journal
         if callable(crew.agent.instructions):
             # the request cannot be built without awaiting: what is known goes first (law 3)
+            before = journal.state
             await journal.flush()
-            if journal.state.cancel is not None or journal.state.paused:
+            if journal.state is not before:
                 return
         state = journal.state
         text = await self._instructions(state, action, crew)

@@ -41,3 +41,23 @@ def open_store(url_or_path: str | Path, *, durability: Durability = "full") -> S
     from cairn.store.sqlite.store import open_sqlite
 
     return open_sqlite(text, durability=durability)
+
+
+def restore(backup_path: str | Path, path: str | Path) -> None:
+    """Put a copy that `Store.backup` made in the place of a store, or where there is none.
+
+    Runs that were being driven when the copy was made count as expired, not as dead: whoever
+    drove them may still be at work.
+
+    Args:
+        backup_path: The copy; it stays as it is.
+        path: The file path of the store.
+
+    Raises:
+        ConfigError: there is no such copy, or no such folder.
+        UnsupportedStore: it is not a whole copy of a store, or the store in that place is in use.
+        SchemaTooNew: a newer Cairn made the copy.
+    """
+    from cairn.store.sqlite.store import restore as restore_sqlite
+
+    restore_sqlite(backup_path, path)

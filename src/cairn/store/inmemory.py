@@ -139,6 +139,10 @@ class InMemoryStore:
         """The process has not been heard of for too long; it may yet wake up and write."""
         self.condition = "frozen"
 
+    def _leased(self, journal: _Journal) -> bool:
+        owner = journal.owner
+        return owner is self or (owner is not None and owner.condition == "alive")
+
     # ------------------------------------------------------------ writing
 
     async def create(self, new: NewRun, entries: Sequence[Entry], index: Index) -> RunInfo | None:
@@ -150,7 +154,7 @@ class InMemoryStore:
                 raise ConfigError("run", "the id 'store' is reserved", "Choose another id")
             taken = journals.runs.get(new.run)
             if taken is not None:
-                return _info(taken)
+                return self._info(taken)
             if new.parent and journals.find(new.parent).head < new.parent_at:
                 raise UnknownRun(f"run {new.parent!r} has no event {new.parent_at}")
             if new.session:
@@ -173,7 +177,7 @@ class InMemoryStore:
         self._check_open()
         with self.journals.lock:
             journal = self.journals.find(run)
-            if _leased(journal):
+            if self._leased(journal):
                 return None
             previous: Literal["new", "released", "dead", "expired"]
             if journal.owner is not None:
@@ -229,7 +233,10 @@ class InMemoryStore:
     async def info(self, run: str) -> RunInfo:
         """See `Store.info`."""
         self._check_open()
-        return _info(self.journals.find(run))
+        return self._info(self.journals.find(run))
+
+    def _info(self, journal: _Journal) -> RunInfo:
+        return _info(journal, leased=self._leased(journal))
 
     async def read(self, run: str, after: int = 0, upto: int = 0) -> list[Entry]:
         """See `Store.read`."""
@@ -290,7 +297,7 @@ class InMemoryStore:
             if len(found) == where.limit:
                 break
             if _matches(journal, where):
-                found.append(_info(journal))
+                found.append(self._info(journal))
         return found
 
     async def runnable(self, agents: Sequence[str], now: int, limit: int = 100) -> list[str]:
@@ -301,7 +308,7 @@ class InMemoryStore:
         for journal in list(self.journals.runs.values()):
             if len(found) == limit:
                 break
-            if _drivable(journal, known, now) and not _leased(journal):
+            if _drivable(journal, known, now) and not self._leased(journal):
                 found.append(journal.new.run)
         return found
 
@@ -356,7 +363,7 @@ class InMemoryStore:
         self._check_open()
         journals = self.journals
         with journals.lock:
-            lines = [_info(journal) for journal in reversed(journals.runs.values())]
+            lines = [self._info(journal) for journal in reversed(journals.runs.values())]
             chosen = prunable(lines, before, self._is_settled)
             if not dry_run:
                 for run in chosen:
@@ -406,10 +413,6 @@ def check_gapless(run: str, head: int, entries: Sequence[Entry]) -> None:
             raise IllegalTransition(f"{run}: event {entry.seq} cannot stand where {head} must")
 
 
-def _leased(journal: _Journal) -> bool:
-    return journal.owner is not None and journal.owner.condition == "alive"
-
-
 def _drivable(journal: _Journal, agents: frozenset[str], now: int) -> bool:
     index = journal.index
     if index.status in ENDED_VALUES:
@@ -433,7 +436,7 @@ def _matches(journal: _Journal, where: RunFilter) -> bool:
     )
 
 
-def _info(journal: _Journal) -> RunInfo:
+def _info(journal: _Journal, *, leased: bool) -> RunInfo:
     new, index = journal.new, journal.index
     return RunInfo(
         run=new.run,
@@ -444,7 +447,7 @@ def _info(journal: _Journal) -> RunInfo:
         status=index.status,
         waits=index.waits,
         wake_at=index.wake_at,
-        leased=_leased(journal),
+        leased=leased,
         digest=new.digest,
         parent=new.parent,
         parent_at=new.parent_at,

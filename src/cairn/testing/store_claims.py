@@ -1,7 +1,7 @@
 """Promises of a store about claims: one owner at a time, and nobody waits for the dead."""
 
 # ruff: noqa: S101 - a contract asserts
-# ruff: noqa: D102 - a promise's name is its sentence
+
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ClaimPromises(Promises):
             told = story.tell(note("I am back"))
             await refused(Fenced, store.append("r", epoch, told, story.index))
             await refused(Fenced, store.append("r", epoch, [], None, release=True))
-            assert len(await other.read("r")) == 4  # noqa: PLR2004 - creation and question
+            assert len(await other.read("r")) == 4
             await other.append("r", 2, told, story.index)
             await other.close()
 
@@ -133,5 +133,5 @@ class ClaimPromises(Promises):
 
 
 async def _until_free(store: Store, run: str) -> None:
-    while await store.claim(run) is None:
+    while await store.claim(run) is None:  # noqa: ASYNC110 - nothing tells of a free run
         await asyncio.sleep(0.001)

@@ -1,7 +1,7 @@
 """Promises of a store about commands: decided against the journal they land in, once."""
 
 # ruff: noqa: S101 - a contract asserts
-# ruff: noqa: D102 - a promise's name is its sentence
+
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CommandPromises(Promises):
             line, index = await store.info("r"), index_of(state)
             assert (line.head, line.status, line.waits) == (5, index.status, index.waits)
             assert await store.pending() == []
-            assert await store.verify("r") == 5  # noqa: PLR2004 - the question and its answer
+            assert await store.verify("r") == 5
 
         self.keep(promise)
 

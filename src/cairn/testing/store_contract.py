@@ -1,14 +1,14 @@
 """What every store promises, as tests: a back end subclasses `StoreContract` and runs it whole.
 
-    class TestMyStore(StoreContract):
-        def open(self): ...       # an empty store
-        def beside(self, store): ...  # the same journals, as another process opens them
-        def die(self, store): ...     # the process of this object is gone
-        def freeze(self, store): ...  # it lives, but was not heard of for too long
+class TestMyStore(StoreContract):
+    def open(self): ...       # an empty store
+    def beside(self, store): ...  # the same journals, as another process opens them
+    def die(self, store): ...     # the process of this object is gone
+    def freeze(self, store): ...  # it lives, but was not heard of for too long
 """
 
-# ruff: noqa: S101 - a contract asserts
-# ruff: noqa: D102 - a promise's name is its sentence
+
+
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Promises of a store about journals: what is acknowledged is there, whole and in order."""
 
 # ruff: noqa: S101 - a contract asserts
-# ruff: noqa: D102 - a promise's name is its sentence
+
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class JournalPromises(Promises):
                 assert claim is not None
                 told = story.tell(note("a"), note("b"))
                 epoch = claim.epoch + (n % 3 == 1)
-                entries = told[1:] if n % 3 == 2 else told  # noqa: PLR2004 - every third
+                entries = told[1:] if n % 3 == 2 else told
                 wishes.append(store.append(story.run, epoch, entries, story.index))
             answers = await asyncio.gather(*wishes, return_exceptions=True)
             expected = [type(None), Fenced, Moved] * 10
@@ -231,7 +231,11 @@ class JournalPromises(Promises):
             epoch = await drive(store, story, story.ask())
             line = await store.info("r")
             index = story.index
-            assert (line.status, line.waits, line.wake_at) == ("waiting", ("approval",), index.wake_at)
+            assert (line.status, line.waits, line.wake_at) == (
+                "waiting",
+                ("approval",),
+                index.wake_at,
+            )
             assert (line.steps, line.tokens, line.micro_usd) == (1, 9, 0)
             assert line.updated_at == story.entries[-1].at
             told = story.tell(note("beside the point"))
@@ -293,7 +297,7 @@ class JournalPromises(Promises):
             assert await store.read("f") == fork.entries
             assert await store.read("f", 1, 4) == fork.entries[1:4]
             assert [row.seq for row in await store.rows("f")] == [4, 5]
-            assert await store.verify("f") == 5  # noqa: PLR2004 - three shared, two own
+            assert await store.verify("f") == 5
             line = await store.info("f")
             assert (line.parent, line.parent_at, line.head) == ("r", 3, 5)
             parent_rows = await store.rows("r")

@@ -1,7 +1,7 @@
 """Promises of a store about its lists, and about who is told of news."""
 
 # ruff: noqa: S101 - a contract asserts
-# ruff: noqa: D102 - a promise's name is its sentence
+
 
 from __future__ import annotations
 

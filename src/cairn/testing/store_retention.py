@@ -1,7 +1,7 @@
 """Promises of a store about retention: only what is over and needed by nobody goes."""
 
 # ruff: noqa: S101 - a contract asserts
-# ruff: noqa: D102 - a promise's name is its sentence
+
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ class RetentionPromises(Promises):
             fork = Story("f", parent=parent, at=1)
             await create(store, fork)
             assert await store.prune(LATER) == []
-            assert await store.verify("f") == 2  # noqa: PLR2004 - creation and fork
+            assert await store.verify("f") == 2
             await drive(store, fork, fork.finish(), release=True)
             assert await store.prune(LATER) == ["f", "r"]
-            assert await store.verify("store") == 2  # noqa: PLR2004 - a tombstone each
+            assert await store.verify("store") == 2
 
         self.keep(promise)
 

@@ -42,7 +42,7 @@ class Story:
         parent: Story | None = None,
         at: int = 0,
     ) -> None:
-        self.new = NewRun(
+        self.new: NewRun = NewRun(
             run=run,
             agent=agent,
             digest=f"digest of {run}",
@@ -72,7 +72,9 @@ class Story:
             self.state = evolve(self.state, entry)
             self.entries.append(entry)
 
-    def tell(self, *events: ev.Event, step: int | None = None, at: int | None = None) -> list[Entry]:
+    def tell(
+        self, *events: ev.Event, step: int | None = None, at: int | None = None
+    ) -> list[Entry]:
         """The next entries."""
         told = []
         for event in events:
@@ -92,7 +94,9 @@ class Story:
     def begin(self) -> list[Entry]:
         """The run is created, or forked."""
         if self.new.parent:
-            return self.tell(ev.RunForked(run=self.run, parent=self.new.parent, at=self.new.parent_at))
+            return self.tell(
+                ev.RunForked(run=self.run, parent=self.new.parent, at=self.new.parent_at)
+            )
         return self.tell(
             ev.RunCreated(
                 agent=self.new.agent,

@@ -226,24 +226,20 @@ class _Pump:
 
     def until(self, deadline: float | None, stop: threading.Event | None) -> _End:
         """Go on until the child has ended and its output is read, or no longer wanted."""
-        patience, ended_at = 0.0005, 0.0
+        patience, look_at, ended_at = 0.0005, 0.0, 0.0
         while True:
             now = time.monotonic()
-            if not self._selector.get_map() and _has_ended(self._child):
-                return _End.DONE
-            if ended_at and now >= ended_at + LINGER_S:
+            if not ended_at and (now >= look_at or not self._selector.get_map()):
+                look_at = now + TICK_S
+                ended_at = now if _has_ended(self._child) else 0.0
+            if ended_at and (not self._selector.get_map() or now >= ended_at + LINGER_S):
                 return _End.DONE
             if stop is not None and stop.is_set():
                 return _End.STOPPED
             if deadline is not None and now >= deadline:
                 return _End.DEADLINE
             wait = patience if deadline is None else min(patience, deadline - now)
-            if self._move(wait):
-                patience = 0.0005
-            else:
-                patience = min(patience * 2, TICK_S)
-                if not ended_at and _has_ended(self._child):
-                    ended_at = time.monotonic()
+            patience = 0.0005 if self._move(wait) else min(patience * 2, TICK_S)
 
     def _move(self, wait: float) -> bool:
         ready = self._selector.select(wait)

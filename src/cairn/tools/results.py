@@ -54,9 +54,9 @@ __all__ = ["UnserialisableResult", "clip", "drain", "stand_in", "to_json"]
 MAX_DEPTH = 64
 MAX_ITEMS = 10_000
 """How many items of an iterator are taken; a list may be longer."""
-MAX_PLAIN = 1_000_000
+MAX_PLAIN = 500_000
 """How many values a result of JSON's own types may hold."""
-MAX_NODES = 200_000
+MAX_NODES = 100_000
 """How many values it may hold where rules must be applied to them."""
 MAX_BYTES = 32 * 1024 * 1024
 """Size of the JSON of one result."""
@@ -97,13 +97,17 @@ def to_json(value: object, *, limit: int = MAX_BYTES) -> msgspec.Raw:
     Raises:
         UnserialisableResult: there is no rule for it, or it is too large.
     """
+    left = [MAX_PLAIN]
     try:
-        if _is_plain(value, 0, [MAX_PLAIN]):
+        if _is_plain(value, 0, left):
             encoded = _encode(value)
             if b"\\u0000" not in encoded and len(encoded) <= limit:
                 return msgspec.Raw(encoded)
     except (UnicodeEncodeError, OverflowError):
         pass  # the walk below has a rule for it
+    if left[0] <= 0:
+        problem = f"holds more than {MAX_PLAIN} values"
+        raise UnserialisableResult("result", problem, error_class=ErrorClass.RESULT_TOO_LARGE)
     try:
         encoded = _encode(_Walk().convert(value, 0))
     except _RefusedError as refused:

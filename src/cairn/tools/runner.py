@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from cairn.errors import NotDone
 from cairn.tools.context import Context
 from cairn.tools.results import drain
 from cairn.tools.slots import SLOTS, Slots
+from cairn.tools.threads import run_in_thread
 from cairn.tools.tool import Body
 
 CLEANUP_S = 2.0
@@ -56,7 +56,7 @@ class Running:
         "finished",
     )
 
-    def __init__(  # noqa: PLR0913 - made in one place, by `start`
+    def __init__(
         self,
         body: Body,
         bound: dict[str, Any],
@@ -188,10 +188,8 @@ class Running:
 
     def run_thread(self) -> None:
         variables = contextvars.copy_context()
-        name = f"cairn-tool-{self._context.tool}"
-        thread = threading.Thread(target=self._serve, args=(variables,), name=name, daemon=True)
         try:
-            thread.start()
+            run_in_thread(lambda: self._serve(variables), f"cairn-tool-{self._context.tool}")
         except RuntimeError as error:  # the system has no more threads
             self._slots.release()
             failure = NotDone(f"no thread could be started: {error}")
@@ -205,8 +203,10 @@ class Running:
         try:
             self._loop.call_soon_threadsafe(self._settle, finished)
         except RuntimeError:  # the loop is closed: whoever waited is gone
-            self.abandon()
-            self._settle(finished)
+            self._context.close()
+            _abandoned.discard(self)
+            self.finished = self._late = finished
+            self._report()
         finally:
             self._slots.release()
 
@@ -242,8 +242,8 @@ def start(
             it was left alone, never before `outcome` has returned. On the loop; in the tool's
             thread if the loop is closed by then.
         on_done: Called once when the function has ended, in time or not, with what came of it;
-            with None when it ended because it was abandoned. Takes the place of `outcome` and
-            `on_late`.
+            with None when it ended because it was abandoned. On the loop; not called once that
+            is closed. Takes the place of `outcome` and `on_late`.
         finish: Applied to what the function returns, where it ran and within its time.
         slots: Where the slot came from.
     """

@@ -48,8 +48,9 @@ def arguments_of(signature: Signature, tool: str, about: dict[str, str]) -> Argu
     for name, field in schema.get("properties", {}).items():
         if sentence := about.get(name):
             field.setdefault("description", sentence)
-        if parameters[name].default is not MISSING:
-            _show_default(field, parameters[name].default)
+        known = parameters.get(name)  # none when an alias stands here
+        if known is not None and known.default is not MISSING:
+            _show_default(field, known.default)
     closed = not _has_open_object(schema)
     if closed:
         _close_objects(schema)
@@ -72,9 +73,7 @@ def _check_default(parameter: Parameter, tool: str) -> None:
 def _adapter(parameters: dict[str, Parameter], tool: str) -> tuple[TypeAdapter[Any], Schema]:
     try:
         return _build(parameters)
-    except (
-        Exception
-    ) as error:  # pydantic runs the user's own schema hooks, which may raise anything
+    except Exception as error:  # types bring schema hooks of their own, which raise anything
         for name, parameter in parameters.items():
             try:
                 _build({name: parameter})

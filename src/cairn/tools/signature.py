@@ -69,6 +69,8 @@ def read_signature(
         annotation = hints.get(name, MISSING)
         if annotation is MISSING:
             fix = f"Write {name}: str, or whatever it is"
+            if name in ("self", "cls"):
+                fix = "Make a tool of the bound method: tool(thing.method)"
             raise refuse(tool, f"the parameter {name!r} has no type", fix)
         if not _is_context(annotation):
             parameters.append(
@@ -94,15 +96,21 @@ def plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
 def _hints(
     function: Callable[..., Any], tool: str, local_names: Callable[[], Mapping[str, Any]]
 ) -> dict[str, Any]:
+    noted = dict(getattr(function, "__annotations__", {}))
+    noted.pop("return", None)  # nobody needs it, and it often names what is imported for checkers
+    holder = types.SimpleNamespace(
+        __annotations__=noted,
+        __globals__=getattr(inspect.unwrap(function), "__globals__", {}),
+    )
     try:
-        return typing.get_type_hints(function, include_extras=True)
+        return typing.get_type_hints(holder, include_extras=True)
     except NameError:
         pass
     except Exception as error:  # annotations are code of the user's and may raise anything
         raise refuse(tool, f"its annotations cannot be read ({error})", "Correct them") from error
     try:
         names = dict(local_names())
-        return typing.get_type_hints(function, localns=names, include_extras=True)
+        return typing.get_type_hints(holder, localns=names, include_extras=True)
     except Exception as error:  # annotations are code of the user's and may raise anything
         fix = "Define or import the name above the tool"
         raise refuse(tool, f"its annotations cannot be read ({error})", fix) from error

@@ -14,7 +14,7 @@ import apsw
 from cairn.errors import ConfigError, StoreFailed, UnsupportedStore
 from cairn.store.sqlite import schema
 from cairn.store.sqlite.faults import translate
-from cairn.store.sqlite.filesystem import PRIVATE_FILE, check_place
+from cairn.store.sqlite.filesystem import PRIVATE_FILE, check_place, make_private
 from cairn.store.sqlite.owners import RESTORED
 
 PAGES_AT_ONCE = 1024
@@ -31,12 +31,8 @@ def back_up(connection: apsw.Connection, path: str) -> None:
         ConfigError: the folder is missing, or there is a file already.
     """
     check_place(path)
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
-    except FileExistsError:
-        raise ConfigError("path", f"{path} exists", "Choose a new name for the copy") from None
-    except OSError as error:
-        raise StoreFailed(f"{path} cannot be made: {error.strerror}") from error
+    if not make_private(path):
+        raise ConfigError("path", f"{path} exists", "Choose a new name for the copy")
     try:
         connection.execute("SELECT no FROM run LIMIT 1").fetchone()  # takes the snapshot
         with contextlib.closing(apsw.Connection(path)) as copy:
@@ -51,14 +47,15 @@ def back_up(connection: apsw.Connection, path: str) -> None:
         raise
 
 
-def restore(backup_path: str | Path, path: str | Path) -> None:
-    """Put a copy in the place of a store, or where there is none.
+def restore(source: str, target: str) -> None:
+    """Put a copy in the place of a store that no process uses, or where there is none.
+
+    The caller has made sure that neither file is open in this process.
 
     Raises:
         ConfigError: there is no such copy.
         UnsupportedStore: it is not a whole copy of a store, or the store in that place is in use.
     """
-    source, target = str(backup_path), os.path.realpath(path)
     if not Path(source).is_file():
         raise ConfigError("backup_path", f"there is no file {source}", "Name a copy made by backup")
     check_place(target)
@@ -66,8 +63,11 @@ def restore(backup_path: str | Path, path: str | Path) -> None:
     fresh = f"{target}.restoring"
     with _unused(target):
         try:
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
-            with os.fdopen(descriptor, "wb") as file, Path(source).open("rb") as copy:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            with (
+                os.fdopen(os.open(fresh, flags, PRIVATE_FILE), "wb") as file,
+                Path(source).open("rb") as copy,
+            ):
                 shutil.copyfileobj(copy, file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -80,8 +80,8 @@ def restore(backup_path: str | Path, path: str | Path) -> None:
 
 
 def _check_copy(path: str) -> None:
-    schema.check_header(path)
     try:
+        schema.check_untouched(path)
         flags = apsw.SQLITE_OPEN_READONLY
         with contextlib.closing(apsw.Connection(path, flags=flags)) as connection:
             if schema.check_version(connection, path) == 0:

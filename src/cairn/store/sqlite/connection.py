@@ -63,10 +63,10 @@ def open_writer(settings: Settings) -> apsw.Connection:
     """
     check_library()
     filesystem.check_place(settings.path)
-    filesystem.touch_private(settings.path)
-    schema.check_header(settings.path)
     flags = apsw.SQLITE_OPEN_READWRITE
     try:
+        if not filesystem.make_private(settings.path):
+            schema.check_untouched(settings.path)
         connection = patiently(lambda: _connect(settings, flags), settings.patience_s)
         try:
             patiently(lambda: _prepare(connection, settings), settings.patience_s)

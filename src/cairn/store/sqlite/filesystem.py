@@ -114,13 +114,19 @@ def _within(folder: str, point: str) -> bool:
     return folder == point or folder.startswith(point.rstrip("/") + "/")
 
 
-def touch_private(path: str) -> None:
-    """Make the file, readable and writable for its owner only, if it does not exist.
+def make_private(path: str) -> bool:
+    """Make the file, readable and writable for its owner only; False if it exists.
+
+    A file that exists is not so much as opened: when a process closes any descriptor of a
+    database, the locks that the library holds on it in the same process are gone.
 
     Raises:
-        StoreFailed: it cannot be made or opened.
+        StoreFailed: it cannot be made.
     """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
+    except FileExistsError:
+        return False
     except OSError as error:
-        raise StoreFailed(f"{path} cannot be opened: {error.strerror}") from error
+        raise StoreFailed(f"{path} cannot be made: {error.strerror}") from error
+    return True

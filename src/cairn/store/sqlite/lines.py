@@ -75,8 +75,13 @@ def line_of(connection: apsw.Connection, run: str) -> Line:
     """The line of a run. Raises `UnknownRun`."""
     line = find_line(connection, run)
     if line is None:
-        raise UnknownRun(f"there is no run {run!r} in this store")
+        raise unknown(run)
     return line
+
+
+def unknown(run: str) -> UnknownRun:
+    """The error for a run that is not there."""
+    return UnknownRun(f"there is no run {run!r} in this store")
 
 
 def line_of_number(connection: apsw.Connection, number: int) -> Line:

@@ -240,11 +240,13 @@ class Owners:
     # ------------------------------------------------------------ child processes of calls
 
     def call_lock(self, run: str, call: str) -> str:
-        """The lock file of a call's child processes; its folder is made."""
-        folder = Path(self.folder) / "calls"
+        """The lock file of a call's child processes."""
+        return f"{self.folder}/calls/{quote(run, safe='')}.{quote(call, safe='')}.lock"
+
+    def make_folders(self) -> None:
+        """Where the lock files go."""
         Path(self.folder).mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        return str(folder / f"{quote(run, safe='')}.{quote(call, safe='')}.lock")
+        (Path(self.folder) / "calls").mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
     def forget_calls(self, run: str) -> None:
         """Remove what is left of a pruned run's lock files."""

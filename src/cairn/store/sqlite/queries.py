@@ -14,7 +14,7 @@ from cairn.core.evolve import fold
 from cairn.core.state import RunState
 from cairn.ports import RunFilter, RunInfo
 from cairn.store.sqlite.journal import entries_of, rows_between
-from cairn.store.sqlite.lines import COLUMNS, Line, info_of, line_of
+from cairn.store.sqlite.lines import COLUMNS, Line, info_of, line_of, unknown
 from cairn.store.sqlite.owners import Owners
 
 
@@ -45,7 +45,10 @@ def rows(connection: apsw.Connection, run: str) -> list[Row]:
 
 def head(connection: apsw.Connection, run: str) -> int:
     """The run's last seq. Raises `UnknownRun`."""
-    return line_of(connection, run).head
+    found: Any = connection.execute("SELECT head FROM run WHERE id = ?", (run,)).fetchone()
+    if found is None:
+        raise unknown(run)
+    return int(found[0])
 
 
 def heads(connection: apsw.Connection, runs: Sequence[str]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import struct
+import contextlib
 from pathlib import Path
 
 import apsw
@@ -12,38 +12,36 @@ from cairn.errors import SchemaTooNew, UnsupportedStore
 APPLICATION_ID = 0x43414952
 """`CAIR`: says in the file's header whose it is."""
 
-_HEADER_BYTES = 100
-_MAGIC = b"SQLite format 3\x00"
-
 
 def migrations() -> list[Path]:
     """The migration files in order; the n-th one leads to version n."""
     return sorted((Path(__file__).parent / "sql").glob("[0-9]*.sql"))
 
 
-def check_header(path: str) -> None:
-    """Refuse a file that is not ours or from the future, without opening it as a database.
+def check_untouched(path: str) -> None:
+    """Refuse a file that is not ours or from the future, before anything in it can change.
+
+    The connection is told that nobody writes to the file, so it takes no locks and makes no log.
 
     Raises:
         SchemaTooNew: a newer Cairn made it.
         UnsupportedStore: it is something else.
     """
-    with Path(path).open("rb") as file:
-        head = file.read(_HEADER_BYTES)
-    if not head:
-        return
-    if len(head) < _HEADER_BYTES or not head.startswith(_MAGIC):
-        raise UnsupportedStore(f"{path} is not a store: choose another path")
-    (version,) = struct.unpack_from(">i", head, 60)
-    (application,) = struct.unpack_from(">I", head, 68)
-    if application == APPLICATION_ID:
-        _check_version(version, path)
+    address = f"{Path(path).as_uri()}?immutable=1"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    try:
+        with contextlib.closing(apsw.Connection(address, flags=flags)) as connection:
+            version = int(connection.pragma("user_version"))
+            if int(connection.pragma("application_id")) == APPLICATION_ID:
+                _check_version(version, path)
+    except apsw.NotADBError as error:
+        raise UnsupportedStore(f"{path} is not a store: choose another path") from error
 
 
 def check_version(connection: apsw.Connection, path: str) -> int:
     """The version of an open file, 0 for an empty one.
 
-    Raises: as `check_header`.
+    Raises: as `check_untouched`.
     """
     version = int(connection.pragma("user_version"))
     application = int(connection.pragma("application_id"))

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 import apsw
@@ -155,6 +156,7 @@ class SqliteStore:
 
     def lock_path(self, run: str, call: str) -> str:
         """See `Store.lock_path`."""
+        self._owners.make_folders()
         return self._owners.call_lock(run, call)
 
     def call_alive(self, run: str, call: str) -> bool:
@@ -249,6 +251,16 @@ def open_sqlite(path: str, *, durability: Literal["full", "process"] = "full") -
         store = SqliteStore(Settings(path=real, durability=durability))
         _open[real] = store
         return store
+
+
+def restore(backup_path: str | Path, path: str | Path) -> None:
+    """See `cairn.store.restore`."""
+    source, target = os.path.realpath(backup_path), os.path.realpath(path)
+    with _registry_lock:
+        used = {store.settings.path for store in _alive} | _inherited
+        if source in used or target in used:
+            raise UnsupportedStore("the store is open in this process: close it first")
+        backup.restore(source, target)
 
 
 def _in_forked_child() -> None:

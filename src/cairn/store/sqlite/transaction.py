@@ -14,9 +14,8 @@ from hashlib import sha256
 import apsw
 
 from cairn.core.index import Index, Pending
-from cairn.errors import UnknownRun
 from cairn.store.sqlite.journal import Prepared, first_id
-from cairn.store.sqlite.lines import Line, find_line, pending_of_run
+from cairn.store.sqlite.lines import Line, find_line, pending_of_run, unknown
 from cairn.store.sqlite.owners import Owners
 
 LINES_KEPT = 4096
@@ -24,11 +23,8 @@ _CHUNKS = (16, 8, 4, 2, 1)
 
 EventRow = tuple[int, int, int, str, int, int, bytes | None, bytes | None, bytes, bytes]
 
-_INSERT_EVENTS = {
-    n: "INSERT INTO event (id, at, step, actor, type, v, data, blob, salt, hash) VALUES "
-    + ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * n)
-    for n in _CHUNKS
-}
+_INSERT = "INSERT INTO event (id, at, step, actor, type, v, data, blob, salt, hash) VALUES "
+_INSERT_EVENTS = {n: _INSERT + ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * n) for n in _CHUNKS}
 
 
 def _update(columns: Sequence[str]) -> dict[int, str]:
@@ -40,8 +36,9 @@ def _update(columns: Sequence[str]) -> dict[int, str]:
     )
     values = f"({', '.join(['?'] * (width + 3))})"
     return {
-        n: f"UPDATE run SET {sets} FROM (VALUES {', '.join([values] * n)}) AS n WHERE {guard}"
+        n: f"UPDATE run SET {sets} FROM (VALUES {rows}) AS n WHERE {guard}"  # noqa: S608 - our own words
         for n in _CHUNKS
+        for rows in [", ".join([values] * n)]
     }
 
 
@@ -125,7 +122,7 @@ class Transaction:
         """The line of a run. Raises `UnknownRun`."""
         line = self.find(run)
         if line is None:
-            raise UnknownRun(f"there is no run {run!r} in this store")
+            raise unknown(run)
         return line
 
     def remember(self, line: Line) -> None:

@@ -179,6 +179,8 @@ class Writer:
             self._tx.roll_back()
         with contextlib.suppress(apsw.Error):
             abandon(self._connection)
+        # whoever opens the file next in this process need not wait for the runs to expire
+        self._owners.give_back(driving=bool(self._tx.driven))
         self._fail(batch, self.fault)
 
     def _undo(self) -> None:

@@ -1,0 +1,128 @@
+"""The pages that tell of events, states, the database and the command line."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from rendering.spelling import NOTE, SRC, fields_table, first_paragraph, table
+
+from cairn.cli.exits import OF_STATUS
+from cairn.core import events as ev
+from cairn.core import lifecycle
+
+STAYING = """\
+Staying is always allowed. Any other change raises `IllegalTransition`, and since a state is a
+value, nothing has changed then."""
+ONE_FILE = """\
+A store is one SQLite file. It is brought to the newest version when it is opened, in one
+transaction; a file of a newer version is refused and not touched. The version is `user_version`,
+and `application_id` says that the file is a Cairn store."""
+
+ABOUT_CLI = """\
+Commands that read or decide need the store and nothing else. Commands that drive a run need the
+application that knows its agent: `--app shop:rt` names the `Runtime` called `rt` in `shop.py`."""
+EXIT_CODES = """\
+A command that drove a run exits with a code that says how the run stands. Every other command
+exits with 0 when it did what was asked. In both cases 1 means that it was refused or failed, and 2
+that it cannot be asked for like this."""
+
+
+def events() -> str:
+    """Every fact a journal may hold."""
+    parts = ["# Events", NOTE, inspect.cleandoc(ev.__doc__ or "")]
+    parts.append(
+        "Beside its own fields every event stands in an entry: "
+        + ", ".join(f"`{f}`" for f in ev.Entry.__struct_fields__ if f != "event")
+        + ". Fields at their default are not written."
+    )
+    for number in sorted(ev.EVENTS):
+        cls = ev.EVENTS[number]
+        parts.append(f"## `{cls.NAME}`")
+        parts.append(f"Number {number}, version {cls.V}. {first_paragraph(cls)}")
+        rest = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[1:]
+        parts += [" ".join(each.split()) for each in rest]
+        if fields := fields_table(cls):
+            parts.append(fields)
+    return "\n\n".join(parts) + "\n"
+
+
+def state_machine() -> str:
+    """The tables of `lifecycle`, as a diagram and as tables."""
+    moves = sorted((a.value, b.value) for a, b in lifecycle.MOVES)
+    to_end = {b for a, b in moves if b in {s.value for s in lifecycle.ENDED}}
+    drawn = [f"    {a} --> {b}" for a, b in moves]
+    diagram = ["```mermaid", "stateDiagram-v2", "    [*] --> queued", *drawn]
+    diagram += [f"    {end} --> [*]" for end in sorted(to_end)] + ["```"]
+    names = {s: s.value for s in lifecycle.Status}
+    rows = []
+    for kind in sorted(lifecycle.LEGAL, key=lambda k: k.TYPE):
+        allowed = lifecycle.LEGAL[kind]
+        rows.append((f"`{kind.NAME}`", *("yes" if s in allowed else "" for s in names)))
+    calls = [
+        (
+            f"`{status.value}`",
+            ", ".join(f"`{s.value}`" for s in lifecycle.CallStatus if s in then)
+            or "nothing: it has ended",
+        )
+        for status, then in lifecycle.CALL_MOVES.items()
+    ]
+    first = "An event with no `yes` begins a journal and is never appended to one."
+    return (
+        "\n\n".join(
+            [
+                "# State machine",
+                NOTE,
+                inspect.cleandoc(lifecycle.__doc__ or ""),
+                "## The life of a run",
+                "\n".join(diagram),
+                STAYING,
+                "## Which event is legal when",
+                first,
+                table(("event", *names.values()), rows),
+                "## The life of a tool call",
+                table(("a call that is", "may become"), calls),
+            ]
+        )
+        + "\n"
+    )
+
+
+def database() -> str:
+    """The tables of the SQLite store, as its migrations make them."""
+    files = sorted((SRC / "store" / "sqlite" / "sql").glob("[0-9]*.sql"))
+    parts = [
+        "# Database",
+        NOTE,
+        ONE_FILE,
+        f"There are {len(files)} migrations." if len(files) > 1 else "There is one migration.",
+    ]
+    for number, file in enumerate(files, 1):
+        parts.append(f"## Version {number}: `{file.name}`")
+        parts.append(f"```sql\n{file.read_text(encoding='utf-8').rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+# ---------------------------------------------------------------- the command line
+
+
+def cli() -> str:
+    """The help of every command, as it prints it."""
+    from cairn.cli.entry import app
+
+    names = [each.name or each.callback.__name__ for each in app.registered_commands]
+    codes = [(f"`{status}`", str(code)) for status, code in OF_STATUS.items()]
+    parts = ["# Command line", NOTE, ABOUT_CLI, f"```text\n{help_of(app)}\n```"]
+    parts += ["## Exit codes", EXIT_CODES, table(("how the run stands", "exit code"), codes)]
+    for name in names:
+        parts.append(f"## `cairn {name}`\n\n```text\n{help_of(app, name)}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def help_of(app: Any, *command: str) -> str:
+    """What `cairn COMMAND --help` prints on a terminal 80 columns wide."""
+    from typer.testing import CliRunner
+
+    wide = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
+    done = CliRunner().invoke(app, [*command, "--help"], prog_name="cairn", env=wide)
+    return "\n".join(line.rstrip() for line in done.output.splitlines()).strip()

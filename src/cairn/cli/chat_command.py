@@ -1,0 +1,250 @@
+"""`chat`: a conversation that outlives the process, with approvals and questions in line."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import typer
+
+from cairn.cli import exits, options
+from cairn.cli.drive import Shown, drive_shown
+from cairn.cli.outcome import detail, print_outcome, question_of
+from cairn.cli.paint import console
+from cairn.cli.place import locate, open_app
+from cairn.cli.plain import visible
+from cairn.cli.say import complain, print_line
+from cairn.core import commands as cmd
+from cairn.core import events as ev
+from cairn.core.index import Pending
+from cairn.engine.client import new_id, parts_of
+from cairn.engine.load import load
+from cairn.errors import CairnError, Refused, UnknownRun
+from cairn.ports import Observed
+
+if TYPE_CHECKING:
+    from cairn.engine.result import Run
+    from cairn.runtime import Runtime
+
+WORTH_A_LINE = (
+    "tool.started",
+    "tool.failed",
+    "tool.rejected",
+    "tool.unknown",
+    "model.failed",
+    "model.rejected",
+    "limit.",
+    "run.failed",
+    "run.stopped",
+)
+HELP = "Say something, or: /help, /quit (or Ctrl-D). Ctrl-C pauses the agent at work."
+VERDICTS: dict[str, Literal["happened", "not_happened", "given_up"]] = {
+    "y": "happened",
+    "n": "not_happened",
+    "g": "given_up",
+}
+MOVES = 100
+"""How often a run may come back with new questions before the talk goes on."""
+
+
+def chat(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name of the agent.")],
+    *,
+    session: Annotated[
+        str, typer.Option("--session", help="The conversation to go on with; new by default.")
+    ] = "",
+    principal: Annotated[str, typer.Option("--principal", help="For whom it works.")] = "local",
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Talk with an agent; what waits for a person is asked in line.
+
+    The session is kept: the same --session goes on later, even after the process was killed.
+    The exit code is that of the last run.
+    """
+    runtime = open_app(locate(store, app))
+    runtime.agent(agent)
+    name = session or f"chat-{new_id()[:8]}"
+    with asyncio.Runner() as runner:
+        talk = _Talk(runtime, runner, agent, name, principal, options.who(by))
+        try:
+            code = talk.go()
+        finally:
+            runner.run(runtime.close_async())
+    raise typer.Exit(code)
+
+
+class _Talk:
+    """The conversation at the prompt. The loop runs only while the agent is at work."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        runner: asyncio.Runner,
+        agent: str,
+        session: str,
+        principal: str,
+        by: str,
+    ) -> None:
+        self._runtime = runtime
+        self._runner = runner
+        self._agent = agent
+        self._session = session
+        self._principal = principal
+        self._shown = Shown(by=by, only=WORTH_A_LINE)
+
+    def go(self) -> int:
+        """Talk until the end of input; gives the exit code."""
+        print_line(f"session {self._session} with {self._agent}. {HELP}")
+        code = exits.DONE
+        open_run = self._runner.run(self._open_run())
+        if open_run:
+            print_line(f"run {open_run} of this session is not over")
+            code = exits.of_run(self._settle(open_run).status)
+        while (text := _ask("you> ")) is not None:
+            match text.strip():
+                case "":
+                    continue
+                case "/quit" | "/exit":
+                    break
+                case "/help":
+                    print_line(HELP)
+                case said:
+                    code = self._exchange(said)
+        print_line(f"to go on later: cairn chat {self._agent} --session {self._session}")
+        return code
+
+    def _exchange(self, text: str) -> int:
+        try:
+            run = self._runner.run(self._send(text))
+            return exits.of_run(self._settle(run).status)
+        except CairnError as error:  # one message that could not be sent does not end the talk
+            complain(str(error))
+            return exits.of_error(error)
+
+    # ------------------------------------------------------------ runs
+
+    async def _open_run(self) -> str:
+        """The session's run that is not over, if there is one."""
+        head = await self._runtime.store.session_head(self._session)
+        if head is None:
+            return ""
+        state = await load(self._runtime.store, head.run)
+        if state.principal.id != self._principal:
+            raise UnknownRun(f"there is no session {self._session!r}")
+        return "" if state.end is not None else head.run
+
+    async def _send(self, text: str) -> str:
+        """Put the message into the run that is not over, or start one with it."""
+        run = await self._open_run()
+        if run:
+            parts = parts_of(text)
+            await self._runtime.client.submit(run, cmd.Queue(parts=parts), self._principal)
+            return run
+        run = new_id()
+
+        def source() -> AsyncIterator[Observed]:
+            return self._runtime.stream_async(
+                self._agent, text, id=run, session=self._session, principal=self._principal
+            )
+
+        await drive_shown(self._runtime, run, source, self._shown)
+        return run
+
+    def _settle(self, run: str) -> Run:
+        """Drive a run and ask what it waits for, until it is over or left waiting."""
+        result = self._runner.run(self._drive(run))
+        for _ in range(MOVES):
+            if result.status != "waiting" or not self._decide(result):
+                break
+            result = self._runner.run(self._drive(run))
+        if result.status == "completed":
+            console().print(f"{visible(self._agent)}> {visible(result.text)}", soft_wrap=True)
+        else:
+            print_outcome(result)
+        return result
+
+    async def _drive(self, run: str) -> Run:
+        runtime = self._runtime
+        info = await runtime.store.info(run)
+        if info.status in exits.ENDED:
+            return await runtime.get_async(run)
+        if info.status == "paused":
+            await runtime.client.submit(run, cmd.Resume(), self._shown.by)
+        return await drive_shown(runtime, run, lambda: runtime.watch_async(run), self._shown)
+
+    # ------------------------------------------------------------ people
+
+    def _decide(self, run: Run) -> bool:
+        """Ask about everything that waits; whether anything was decided."""
+        decided = False
+        for item in run.pending:
+            try:
+                decided |= self._ask_about(item)
+            except Refused as error:  # too early, or somebody else was faster
+                complain(str(error))
+        return decided
+
+    def _ask_about(self, item: Pending) -> bool:
+        """Ask about one thing, outside the loop, so that Ctrl-C at the prompt means later."""
+        match item.kind:
+            case "approval":
+                return self._ask_to_allow(item)
+            case "input":
+                return self._ask_for_answer(item)
+            case "in_doubt" | "takeover":
+                return self._ask_what_happened(item)
+
+    def _ask_to_allow(self, item: Pending) -> bool:
+        client, by = self._runtime.client, self._shown.by
+        print_line(f"{item.id}: {detail(item)}")
+        word, reason = _choose("allow it? [y]es, [n]o REASON, [l]ater: ", "ynl")
+        if word == "y":
+            self._runner.run(client.approve(item.id, reason, by, item.digest))
+        elif word == "n":
+            self._runner.run(client.deny(item.id, reason, by))
+        return word != "l"
+
+    def _ask_for_answer(self, item: Pending) -> bool:
+        runtime = self._runtime
+        question = self._runner.run(question_of(runtime.store, item)) or detail(item)
+        print_line(f"{self._agent} asks: {question}")
+        text = _ask("answer> ")
+        if not text or not text.strip():
+            return False
+        self._runner.run(runtime.client.answer(item.id, text, self._shown.by))
+        return True
+
+    def _ask_what_happened(self, item: Pending) -> bool:
+        print_line(f"{item.id}: nobody knows whether this happened: {detail(item)}")
+        word, told = _choose("did it? [y]es WHAT CAME OF IT, [n]o, [g]ive up, [l]ater: ", "yngl")
+        if word == "l":
+            return False
+        raw = msgspec.Raw(msgspec.json.encode(told)) if told and word == "y" else ev.EMPTY
+        client, by = self._runtime.client, self._shown.by
+        self._runner.run(client.resolve(item.id, VERDICTS[word], raw, told, by))
+        return True
+
+
+def _choose(prompt: str, letters: str) -> tuple[str, str]:
+    """The letter that was chosen and the words after it; an end of input is `later`."""
+    while (text := _ask(prompt)) is not None:
+        first, _, rest = text.strip().partition(" ")
+        word = first.lower()
+        if word and len(word) <= len("later") and word[0] in letters:
+            return word[0], rest.strip()
+        print_line(f"one of {', '.join(letters)}")
+    return "l", ""
+
+
+def _ask(prompt: str) -> str | None:
+    """A line from standard input; None at its end or after Ctrl-C."""
+    try:
+        return input(prompt)
+    except (EOFError, KeyboardInterrupt):
+        sys.stdout.write("\n")
+        return None

@@ -1,0 +1,232 @@
+"""Commands by which people decide: `approve`, `deny`, `answer`, `resolve`, `pause`, `cancel`.
+
+They need the store and nothing else; whoever drives the run goes on from there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+
+from cairn.cli import exits, options
+from cairn.cli.place import locate, with_store
+from cairn.cli.plain import visible_line
+from cairn.cli.say import complain, print_line
+from cairn.core import commands as cmd
+from cairn.core import events as ev
+from cairn.core.state import RunState
+from cairn.engine.client import Client
+from cairn.errors import CairnError, ConfigError
+
+Requests = Annotated[
+    list[str], typer.Argument(metavar="REQUEST...", help="What waits, as inbox shows it: RUN/1.")
+]
+Verdict = Literal["happened", "not_happened", "given_up"]
+
+
+def approve(
+    requests: Requests,
+    *,
+    message: options.Message = "",
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Let calls run that wait for approval: once, exactly as shown."""
+    actor = options.who(by)
+
+    async def decide(client: Client) -> int:
+        return await _each(
+            client, requests, "approved", lambda r: client.approve(r, message, actor)
+        )
+
+    raise typer.Exit(with_store(locate(store, app), decide))
+
+
+def deny(
+    request: Annotated[
+        list[str],
+        typer.Argument(metavar="REQUEST...", help="What waits, as inbox shows it: RUN/1."),
+    ],
+    *,
+    message: options.Message = "",
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Refuse calls that wait for approval; the model reads why."""
+    actor = options.who(by)
+
+    async def decide(client: Client) -> int:
+        return await _each(client, request, "denied", lambda r: client.deny(r, message, actor))
+
+    raise typer.Exit(with_store(locate(store, app), decide))
+
+
+def answer(
+    request: Annotated[str, typer.Argument(metavar="REQUEST", help="The question: RUN/1.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The answer; - reads it from standard input.")
+    ],
+    *,
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Answer a question of an agent."""
+    actor = options.who(by)
+    given = sys.stdin.read().strip() if text == "-" else text
+
+    async def decide(client: Client) -> int:
+        return await _each(client, [request], "answered", lambda r: client.answer(r, given, actor))
+
+    raise typer.Exit(with_store(locate(store, app), decide))
+
+
+def resolve(  # noqa: PLR0913 - one parameter for each option of the command
+    call: Annotated[str, typer.Argument(metavar="CALL", help="The call: RUN/c4.")],
+    *,
+    happened: Annotated[
+        bool, typer.Option("--happened", help="It took effect; --result is what the model reads.")
+    ] = False,
+    not_happened: Annotated[
+        bool, typer.Option("--not-happened", help="It did not; it is run again under the policy.")
+    ] = False,
+    give_up: Annotated[
+        bool, typer.Option("--give-up", help="Nobody can tell: the run fails, the call is listed.")
+    ] = False,
+    result: Annotated[
+        str | None, typer.Option("--result", help="What it brought, as the model shall read it.")
+    ] = None,
+    evidence: Annotated[str, typer.Option("--evidence", help="How this is known; kept.")] = "",
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Say what came of a call whose effect is unknown."""
+    verdict = _verdict(happened=happened, not_happened=not_happened, give_up=give_up)
+    if result is not None and verdict != "happened":
+        raise ConfigError("--result", "there is no result of what did not happen", "Leave it out")
+    raw = ev.EMPTY if result is None else msgspec.Raw(msgspec.json.encode(result))
+    actor = options.who(by)
+
+    async def decide(client: Client) -> int:
+        return await _each(
+            client,
+            [call],
+            f"resolved ({verdict.replace('_', ' ')})",
+            lambda c: client.resolve(c, verdict, raw, evidence, actor),
+        )
+
+    raise typer.Exit(with_store(locate(store, app), decide))
+
+
+def _verdict(*, happened: bool, not_happened: bool, give_up: bool) -> Verdict:
+    """The one thing that was said. Raises `ConfigError` for none or several."""
+    if happened + not_happened + give_up != 1:
+        raise ConfigError(
+            "resolve", "say exactly one thing", "Pass --happened, --not-happened or --give-up"
+        )
+    if happened:
+        return "happened"
+    return "not_happened" if not_happened else "given_up"
+
+
+def pause(
+    run: options.RunId,
+    *,
+    message: options.Message = "",
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Start nothing new in a run; what is in flight is waited for by whoever drives it."""
+    actor = options.who(by)
+
+    async def decide(client: Client) -> int:
+        await client.submit(run, cmd.Pause(reason=message), actor)
+        print_line(f"paused {run}: cairn resume {run} goes on")
+        return exits.DONE
+
+    raise typer.Exit(with_store(locate(store, app), decide))
+
+
+def cancel(
+    run: options.RunId,
+    *,
+    message: options.Message = "",
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """End a run and wait until it has ended; runs that are over stay as they are."""
+    actor = options.who(by)
+
+    async def decide(client: Client) -> int:
+        from cairn.engine.host import Deployment, Host
+        from cairn.engine.worker import drive
+
+        await client.submit(run, cmd.Cancel(reason=message), actor)
+        await drive(client.store, run, Host({}, Deployment()))
+        info = await client.store.info(run)
+        if info.status != "cancelled":
+            complain(f"run {run} is {info.status}; it was over before")
+            return exits.REFUSED
+        print_line(f"cancelled {run}")
+        for item in await client.pending():
+            if item.id.startswith(f"{run}/"):
+                print_line(f"nobody knows whether this happened: {item}")
+        return exits.DONE
+
+    raise typer.Exit(with_store(locate(store, app), decide))
+
+
+# ---------------------------------------------------------------- what they share
+
+
+async def _each(
+    client: Client,
+    requests: list[str],
+    done: str,
+    decide: Callable[[str], Awaitable[RunState]],
+) -> int:
+    """Decide one after the other; what cannot be is said, and the rest is decided all the same."""
+    worst = exits.DONE
+    touched: dict[str, None] = {}
+    for request in requests:
+        try:
+            state = await decide(request)
+        except CairnError as error:
+            complain(str(error))
+            worst = max(worst, exits.of_error(error))
+        else:
+            print_line(f"{done} {request}{_about(state, request)}")
+            touched[request.rpartition("/")[0]] = None
+    for run in touched:
+        await _say_who_goes_on(client, run)
+    return worst
+
+
+def _about(state: RunState, request: str) -> str:
+    """The call a decision was about, as far as it is still open."""
+    name = request.rpartition("/")[2]
+    for call in state.calls.values():
+        if name in {call.id, str(call.approval)}:
+            return f": {visible_line(call.tool, 60)}({visible_line(call.arguments, 200)})"
+    return ""
+
+
+async def _say_who_goes_on(client: Client, run: str) -> None:
+    info = await client.store.info(run)
+    if info.leased or info.status in exits.ENDED:
+        return
+    if info.status == "waiting" and set(info.waits) - {"retry_at"}:
+        print_line(f"run {run} still waits for {', '.join(info.waits)}: see cairn inbox")
+    elif info.status == "paused":
+        print_line(f"run {run} is paused: cairn resume {run}")
+    else:
+        print_line(f"run {run} can go on: cairn resume {run}, or the command that began it")

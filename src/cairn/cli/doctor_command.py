@@ -1,0 +1,217 @@
+"""`doctor`: whether this machine, this store and this application can do their work."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+from cairn.cli import exits, options
+from cairn.cli.paint import console, line, styled
+from cairn.cli.place import Place, locate, open_app, store_file, with_store
+from cairn.cli.plain import visible_line
+from cairn.core.lifecycle import ENDED, Status
+from cairn.core.messages import Record
+from cairn.engine.client import Client
+from cairn.errors import CairnError
+from cairn.ports import RunFilter, RunInfo
+
+if TYPE_CHECKING:
+    from cairn.runtime import Runtime
+
+LITTLE_DISK = 1 << 30
+NO_DISK = 50 << 20
+OLDEST_PYTHON = (3, 11)
+LIVE = tuple(sorted(s.value for s in set(Status) - ENDED))
+ALL = 1_000_000_000
+_MARKS = {"ok": "completed", "note": "waiting", "problem": "failed"}
+
+
+class Finding(Record):
+    """One thing that was looked at."""
+
+    level: Literal["ok", "note", "problem"]
+    what: str
+    text: str
+
+
+def doctor(*, store: options.Store = "", app: options.App = "") -> None:
+    """Look at Python, SQLite, the store and the application; exit 1 if something is wrong."""
+    place = locate(store, app)
+    out = console()
+    problems = 0
+    for finding in _look(place):
+        problems += finding.level == "problem"
+        mark = styled(_MARKS[finding.level])
+        mark.plain = finding.level.ljust(7)
+        out.print(line(mark, finding.what, finding.text), soft_wrap=True)
+    raise typer.Exit(exits.REFUSED if problems else exits.DONE)
+
+
+def _look(place: Place) -> Iterator[Finding]:
+    yield from _python()
+    yield from _library()
+    yield from _store(place)
+    yield from _app(place)
+
+
+def _python() -> Iterator[Finding]:
+    version = platform.python_version()
+    fits = sys.version_info >= OLDEST_PYTHON and sys.platform != "win32"
+    text = f"{version} on {platform.system()} {platform.machine()}"
+    yield Finding(level="ok" if fits else "problem", what="python", text=text)
+
+
+def _library() -> Iterator[Finding]:
+    import apsw
+
+    from cairn.store.sqlite.connection import check_library
+
+    text = f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})"
+    try:
+        check_library()
+    except CairnError as error:
+        yield Finding(level="problem", what="sqlite", text=str(error))
+    else:
+        yield Finding(level="ok", what="sqlite", text=text)
+
+
+# ---------------------------------------------------------------- the store
+
+
+def _store(place: Place) -> Iterator[Finding]:
+    source = "--store" if place.store else place.settings.store_from
+    file = store_file(place.path)
+    if file is None:
+        yield Finding(level="note", what="store", text=f"in memory, from {source}")
+        return
+    yield from _folder(file)
+    if not file.is_file():
+        named = bool(place.store)
+        text = f"{file} does not exist yet ({source}); the first run makes it"
+        yield Finding(level="problem" if named else "note", what="store", text=text)
+        return
+    yield Finding(level="ok", what="store", text=f"{file}, from {source}")
+    yield _mode(file)
+    try:
+        yield _shape(file)
+        yield from with_store(Place(settings=place.settings, store=place.path), _runs)
+    except CairnError as error:
+        yield Finding(level="problem", what="store", text=str(error))
+
+
+def _folder(file: Path) -> Iterator[Finding]:
+    from cairn.store.sqlite.filesystem import filesystem_of, is_network
+
+    folder = file.absolute().parent
+    if not folder.is_dir():
+        yield Finding(level="problem", what="folder", text=f"{folder} does not exist")
+        return
+    kind = filesystem_of(str(folder))
+    if is_network(kind):
+        text = f"{kind} is a network filesystem: file locks cannot be relied on. Use a local disk"
+        yield Finding(level="problem", what="filesystem", text=text)
+    else:
+        yield Finding(level="ok", what="filesystem", text=kind or "not known")
+    free = shutil.disk_usage(folder).free
+    level: Literal["ok", "note", "problem"] = "ok"
+    if free < LITTLE_DISK:
+        level = "problem" if free < NO_DISK else "note"
+    yield Finding(level=level, what="disk", text=f"{free / (1 << 30):.1f} GiB free")
+    if not os.access(folder, os.W_OK):
+        yield Finding(level="problem", what="folder", text=f"{folder} is not writable")
+
+
+def _mode(file: Path) -> Finding:
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if mode & 0o077:
+        text = f"{mode:04o}: others can get at it. Run: chmod 600 {file}"
+        return Finding(level="problem", what="file mode", text=text)
+    return Finding(level="ok", what="file mode", text=f"{mode:04o}")
+
+
+def _shape(file: Path) -> Finding:
+    """Schema and journal mode, read without writing."""
+    from cairn.store.sqlite import schema
+    from cairn.store.sqlite.connection import Settings, open_reader
+
+    schema.check_untouched(str(file.absolute()))
+    connection = open_reader(Settings(path=str(file)))
+    try:
+        version, journal = connection.pragma("user_version"), connection.pragma("journal_mode")
+    finally:
+        connection.close()
+    newest = len(schema.migrations())
+    text = f"schema {version} of {newest}, journal mode {journal}, commits synced (full) unless "
+    text += "the application says durability='process'"
+    return Finding(level="ok" if journal == "wal" else "note", what="file", text=text)
+
+
+async def _runs(client: Client) -> list[Finding]:
+    """How many runs are not over, who drives them, and what waits for people."""
+    live = await client.store.runs(RunFilter(status=LIVE, limit=ALL))
+    by_status = ", ".join(
+        f"{sum(r.status == status for r in live)} {status}"
+        for status in LIVE
+        if any(r.status == status for r in live)
+    )
+    driven = sum(r.leased for r in live)
+    text = f"{by_status}; {driven} driven now" if live else "none unfinished"
+    found = [Finding(level="ok", what="runs", text=text)]
+    left = [r for r in live if _left_alone(r)]
+    if left:
+        names = ", ".join(r.run for r in left[:5]) + (" …" if len(left) > 5 else "")
+        text = f"{len(left)} could go on and nobody drives them: {names}. cairn work takes them on"
+        found.append(Finding(level="note", what="runs", text=text))
+    waiting = len(await client.store.pending(ALL))
+    if waiting:
+        found.append(
+            Finding(level="note", what="inbox", text=f"{waiting} wait for people: cairn inbox")
+        )
+    return found
+
+
+def _left_alone(info: RunInfo) -> bool:
+    return info.status in {"queued", "running"} and not info.leased
+
+
+# ---------------------------------------------------------------- the application
+
+
+def _app(place: Place) -> Iterator[Finding]:
+    if not place.has_app:
+        text = "none named (--app, CAIRN_APP or [tool.cairn] app): nothing can be driven from here"
+        yield Finding(level="note", what="app", text=text)
+        return
+    name = place.app or place.settings.app
+    try:
+        runtime = open_app(place)
+    except CairnError as error:
+        yield Finding(level="problem", what="app", text=str(error))
+        return
+    yield Finding(level="ok", what="app", text=name)
+    if not runtime.host.agents:
+        yield Finding(level="problem", what="agents", text="the runtime has none")
+    for agent in sorted(runtime.host.agents):
+        yield from _agent(runtime, agent)
+    runtime.portal.call(runtime.store.close())
+    runtime.portal.close()
+
+
+def _agent(runtime: Runtime, name: str) -> Iterator[Finding]:
+    try:
+        crew = runtime.host.crew(name)
+    except CairnError as error:
+        yield Finding(level="problem", what=f"agent {name}", text=str(error))
+        return
+    models = ", ".join(model.name for model in crew.models)
+    tools = ", ".join(f"{t.name} ({t.effect})" for t in crew.rules.tools.values())
+    text = f"model {models}; tools: {visible_line(tools, 400) or 'none'}"
+    yield Finding(level="ok", what=f"agent {name}", text=text)

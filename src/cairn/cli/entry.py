@@ -1,0 +1,85 @@
+"""The command `cairn`: all commands by name, and every error of the house as one line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import cairn
+from cairn.cli import (
+    chat_command,
+    decide_commands,
+    doctor_command,
+    exits,
+    keep_commands,
+    read_commands,
+    run_commands,
+)
+from cairn.cli.say import complain
+from cairn.errors import CairnError
+
+
+class Commands(TyperGroup):
+    """Says what went wrong in one line on standard error, and exits as law 9 has it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except CairnError as error:
+            complain(str(error))
+            raise typer.Exit(exits.of_error(error)) from error
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    help="Cairn, an agent runtime: start runs, follow them, decide what waits, look back.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cairn {cairn.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Say which Cairn this is."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+for _command in (
+    run_commands.run,
+    chat_command.chat,
+    read_commands.runs,
+    read_commands.trace,
+    read_commands.inbox,
+    decide_commands.approve,
+    decide_commands.deny,
+    decide_commands.answer,
+    decide_commands.resolve,
+    decide_commands.pause,
+    run_commands.resume,
+    decide_commands.cancel,
+    run_commands.retry,
+    run_commands.work,
+    keep_commands.export,
+    keep_commands.verify,
+    keep_commands.prune,
+    keep_commands.backup,
+    doctor_command.doctor,
+):
+    app.command()(_command)

@@ -1,0 +1,145 @@
+"""Commands that only look: `runs`, `trace` and `inbox`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from cairn.cli import options
+from cairn.cli.outcome import pending_object, print_json, print_pending, question_of
+from cairn.cli.paint import console, styled
+from cairn.cli.place import locate, with_store
+from cairn.cli.plain import day, json_line, money, visible, visible_line
+from cairn.cli.say import print_line
+from cairn.cli.screen import event_line
+from cairn.core import codec
+from cairn.core import events as ev
+from cairn.core.index import Pending
+from cairn.core.lifecycle import Status
+from cairn.core.views import timeline
+from cairn.engine.client import Client
+from cairn.errors import ConfigError, UnknownRun
+from cairn.ports import RunFilter, RunInfo
+
+STORE_JOURNAL = "store"
+INBOX = 1000
+
+
+def runs(
+    *,
+    status: Annotated[
+        list[str] | None, typer.Option("--status", help="Only these; may be given several times.")
+    ] = None,
+    agent: Annotated[str, typer.Option("--agent", help="Only of this agent.")] = "",
+    session: Annotated[str, typer.Option("--session", help="Only of this session.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 20,
+    json: options.Json = False,
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """List runs, the newest first."""
+    wanted = tuple(s for given in status or () for s in given.split(","))
+    known = {s.value for s in Status}
+    if unknown := sorted(set(wanted) - known):
+        raise ConfigError(
+            "--status", f"{unknown[0]!r} is no status", f"Use one of {', '.join(sorted(known))}"
+        )
+    where = RunFilter(status=wanted, agent=agent, session=session, limit=limit)
+    found = with_store(locate(store, app), lambda client: client.runs(where))
+    if json:
+        for info in found:
+            print_json(msgspec.structs.asdict(info))
+    elif found:
+        _print_runs(found)
+    else:
+        print_line("no runs")
+
+
+def _print_runs(found: list[RunInfo]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("run", "agent", "status", "steps", "tokens", "cost", "last event", "session"):
+        numeric = name in {"steps", "tokens", "cost"}
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for info in found:
+        status = styled(info.status)
+        if info.waits:
+            status.append(f" ({', '.join(info.waits)})")
+        if info.leased:
+            status.append(" (driven)")
+        table.add_row(
+            info.run,
+            visible(info.agent),
+            status,
+            str(info.steps),
+            f"{info.tokens:,}",
+            money(info.micro_usd),
+            day(info.updated_at),
+            visible_line(info.session, 40),
+        )
+    console(table=True).print(table)
+
+
+def trace(
+    run: options.RunId,
+    *,
+    json: options.Json = False,
+    step: Annotated[
+        int | None, typer.Option("--step", min=1, help="Only this step, whole.")
+    ] = None,
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Show everything that happened in a run: steps, model attempts, calls, decisions, costs."""
+    entries = with_store(locate(store, app), lambda client: client.store.read(run))
+    if step is not None and not any(e.step == step for e in entries):
+        raise UnknownRun(f"run {run} has no step {step}")
+    if json:
+        for entry in entries:
+            if step is None or entry.step == step:
+                sys.stdout.write(json_line(event_object(run, entry)))
+    elif run == STORE_JOURNAL:
+        for entry in entries:
+            print_line(event_line(entry, entries[0].at))
+    else:
+        from cairn.cli.tree import run_tree
+
+        console().print(run_tree(timeline(entries, run), step))
+
+
+def event_object(run: str, entry: ev.Entry) -> dict[str, Any]:
+    """An event with its header, as one JSON object."""
+    event = entry.event
+    return {
+        "run": run,
+        "seq": entry.seq,
+        "at": entry.at,
+        "step": entry.step,
+        "actor": entry.actor,
+        "type": event.TYPE,
+        "name": event.NAME,
+        "v": event.V,
+        "data": msgspec.Raw(codec.encode(event)),
+    }
+
+
+def inbox(*, json: options.Json = False, store: options.Store = "", app: options.App = "") -> None:
+    """Show what waits for people, over all runs, and how to decide it."""
+    found = with_store(locate(store, app), _inbox)
+    for item, question in found:
+        if json:
+            print_json({**pending_object(item), "question": question})
+        else:
+            print_pending(item, visible_line(question, 400))
+    if not found and not json:
+        print_line("nothing waits")
+
+
+async def _inbox(client: Client) -> list[tuple[Pending, str]]:
+    """What waits, with the text of questions that the runtime itself asks."""
+    store = client.store
+    return [(item, await question_of(store, item)) for item in await store.pending(INBOX)]

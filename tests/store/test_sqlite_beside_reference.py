@@ -1,0 +1,256 @@
+"""SQLite is driven beside the reference model; whatever is asked of them, they answer alike."""
+
+import asyncio
+import copy
+import os
+import shutil
+import tempfile
+
+from hypothesis import assume, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+
+from cairn.core import events as ev
+from cairn.core.commands import Approve, Cancel, Deny, Late, Pause, Queue, Resolve, Resume
+from cairn.core.messages import Text
+from cairn.core.state import RunState
+from cairn.errors import CairnError, IllegalTransition
+from cairn.ports import RunFilter
+from cairn.store.inmemory import InMemoryStore
+from cairn.store.sqlite.connection import Settings
+from cairn.store.sqlite.owners import LONG_AGO
+from cairn.store.sqlite.store import SqliteStore
+from cairn.testing.store_journals import note
+from cairn.testing.store_story import LATER, START, Story
+
+NOW = START + 60_000_000
+NAMES = [f"r{n}" for n in range(6)]
+COMMANDS = [
+    Approve(n=1),
+    Approve(n=2),
+    Deny(n=1, message="no"),
+    Queue(parts=(Text("hurry"),)),
+    Resolve(call="c1", verdict="happened"),
+    Resolve(call="c1", verdict="given_up"),
+    Pause(),
+    Resume(),
+    Cancel(reason="enough"),
+    Late(call="c1", ok=True),
+]
+
+
+def scenes(story):
+    """Things that may be told next, by name; illegal ones raise."""
+    return {
+        "note": lambda: story.tell(note("x" * 9_000), note("y")),
+        "note later": lambda: story.tell(note("z"), at=NOW),
+        "ask": story.ask,
+        "doubt": story.doubt,
+        "finish": story.finish,
+        "fail": story.fail,
+        "retry": lambda: story.tell(ev.RetryScheduled(subject="model", at=NOW)),
+        "cancelled": lambda: story.tell(ev.RunCancelled()),
+        "nothing": list,
+    }
+
+
+handles = st.integers(0, 1)
+
+
+class Beside(RuleBasedStateMachine):
+    """Two processes on one SQLite file, and the same two on the reference's journals."""
+
+    runs = Bundle("runs")
+
+    @initialize()
+    def begin(self):
+        self.loop = asyncio.new_event_loop()
+        self.folder = tempfile.mkdtemp()
+        self.settings = Settings(path=f"{self.folder}/cairn.db", durability="process", beat_s=1e6)
+        self.real = [SqliteStore(self.settings), SqliteStore(self.settings)]
+        first = InMemoryStore()
+        self.model = [first, first.beside()]
+        self.stories = {}
+        self.epochs = {}
+        self.gone = []
+
+    def teardown(self):
+        if hasattr(self, "loop"):
+            for store in [*self.real, *self.gone]:
+                self.loop.run_until_complete(store.close())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.loop.close()
+            shutil.rmtree(self.folder)
+
+    # ------------------------------------------------------------ asking both
+
+    def ask(self, wish, h=0):
+        """The same wish to both; their common answer."""
+        answers = []
+        for store in (self.real[h], self.model[h]):
+            try:
+                answers.append(self.loop.run_until_complete(wish(store)))
+            except CairnError as error:
+                answers.append((type(error), str(error)))
+        real, model = answers
+        assert real == model
+        return real
+
+    def refusal(self, answer):
+        return isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], type)
+
+    def caught_up(self, run):
+        """The story of a run as it stands in the store."""
+        story = self.stories[run]
+        story.follow(self.ask(lambda s: s.read(run, story.state.seq)))
+        return story
+
+    # ------------------------------------------------------------ rules
+
+    @rule(target=runs, h=handles, name=st.sampled_from(NAMES), session=st.sampled_from(["", "s"]))
+    def create(self, h, name, session):
+        story = Story(name, session=session)
+        entries = story.begin()
+        answer = self.ask(lambda s: s.create(story.new, entries, story.index), h)
+        if answer is not None:
+            return multiple()
+        self.stories[name] = story
+        self.epochs[name] = 0
+        return name
+
+    @rule(target=runs, h=handles, parent=runs, name=st.sampled_from(NAMES), data=st.data())
+    def fork(self, h, parent, name, data):
+        assume(parent in self.stories)
+        origin = self.caught_up(parent)
+        at = data.draw(st.integers(1, len(origin.entries)))
+        story = Story(name, parent=origin, at=at)
+        entries = story.begin()
+        answer = self.ask(lambda s: s.create(story.new, entries, story.index), h)
+        if answer is not None:
+            return multiple()
+        self.stories[name] = story
+        self.epochs[name] = 0
+        return name
+
+    @rule(h=handles, run=runs)
+    def claim(self, h, run):
+        claim = self.ask(lambda s: s.claim(run), h)
+        if claim is not None and not self.refusal(claim):
+            assert claim.epoch == self.epochs[run] + 1
+            self.epochs[run] = claim.epoch
+
+    @rule(
+        h=handles,
+        run=runs,
+        off=st.sampled_from([0, 0, 0, 0, -1, 1]),
+        scene=st.sampled_from(sorted(scenes(Story("x")))),
+        behind=st.sampled_from([0, 0, 0, 1]),
+        release=st.booleans(),
+        indexed=st.sampled_from([True, True, True, False]),
+    )
+    def append(self, h, run, off, scene, behind, release, indexed):
+        assume(run in self.stories)
+        story = copy.copy(self.caught_up(run))
+        story.entries = list(story.entries)
+        try:
+            entries = scenes(story)[scene]()
+        except (IllegalTransition, KeyError):
+            return
+        if behind and entries:
+            entries = story.entries[-len(entries) - 1 :]
+        index = story.index if indexed or not entries else None
+        epoch = self.epochs[run] + off
+        answer = self.ask(lambda s: s.append(run, epoch, entries, index, release=release), h)
+        if answer is None:
+            assert epoch == self.epochs[run]
+            self.stories[run] = story
+
+    @rule(h=handles, run=runs, command=st.sampled_from(COMMANDS), fresh=st.booleans())
+    def submit(self, h, run, command, fresh):
+        seen = RunState(run=run)
+        if run in self.stories and not fresh:
+            seen = self.stories[run].state
+        self.ask(lambda s: s.submit(run, seen, command, NOW, "ann"), h)
+
+    @rule(h=handles)
+    def die(self, h):
+        real = self.real[h]
+        real._watch.stop()
+        if real._owners._lock is not None:
+            os.close(real._owners._lock)
+            real._owners._lock = None
+        self.gone.append(real)
+        self.model[h].crash()
+        self._renew(h)
+
+    @rule(h=handles)
+    def reopen(self, h):
+        self.loop.run_until_complete(self.real[h].close())
+        self.loop.run_until_complete(self.model[h].close())
+        self._renew(h)
+
+    @rule(h=handles)
+    def freeze(self, h):
+        real = self.real[h]
+        connection = real._writer._connection
+        connection.execute(
+            "UPDATE owner SET beat = ? WHERE token = ?", (LONG_AGO, real._owners.token)
+        )
+        if real._owners._lock is not None:
+            self.model[h].freeze()
+
+    def _renew(self, h):
+        self.real[h] = SqliteStore(self.settings)
+        self.model[h] = self.model[h].beside()
+
+    @rule(h=handles, before=st.sampled_from([NOW, LATER]), dry=st.booleans())
+    def prune(self, h, before, dry):
+        removed = self.ask(lambda s: s.prune(before, dry_run=dry), h)
+        if not dry:
+            for run in removed:
+                del self.stories[run], self.epochs[run]
+
+    # ------------------------------------------------------------ what always holds
+
+    @invariant()
+    def what_was_acknowledged_is_there_and_both_say_the_same(self):
+        for run in NAMES:
+            entries = self.ask(lambda s, run=run: s.read(run))
+            if run not in self.stories:
+                assert self.refusal(entries)
+                continue
+            told = self.stories[run].entries
+            assert entries[: len(told)] == told
+            assert [e.seq for e in entries] == list(range(1, len(entries) + 1))
+            assert self.ask(lambda s, run=run: s.verify(run), 1) == len(entries)
+
+    @invariant()
+    def the_lists_are_the_same(self):
+        for h in (0, 1):
+            self.ask(lambda s: s.runs(RunFilter()), h)
+        self.ask(lambda s: s.runs(RunFilter(session="s", status=("queued", "running"))))
+        self.ask(lambda s: s.pending())
+        self.ask(lambda s: s.session_head("s"))
+
+    @invariant()
+    def the_same_runs_can_be_driven(self):
+        for h in (0, 1):
+            for store in self.real:
+                store._owners._known.clear()  # what was found out may be believed for a second
+            self.ask(lambda s: s.runnable(["shop"], NOW), h)
+            self.ask(lambda s: s.runnable([], LATER, 2), h)
+
+    @invariant()
+    def the_journal_of_the_store_is_whole(self):
+        self.ask(lambda s: s.verify("store"))
+
+
+TestBeside = Beside.TestCase
+TestBeside.settings = settings(stateful_step_count=30)
