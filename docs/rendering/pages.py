@@ -59,14 +59,10 @@ def state_machine() -> str:
     for kind in sorted(lifecycle.LEGAL, key=lambda k: k.TYPE):
         allowed = lifecycle.LEGAL[kind]
         rows.append((f"`{kind.NAME}`", *("yes" if s in allowed else "" for s in names)))
-    calls = [
-        (
-            f"`{status.value}`",
-            ", ".join(f"`{s.value}`" for s in lifecycle.CallStatus if s in then)
-            or "nothing: it has ended",
-        )
-        for status, then in lifecycle.CALL_MOVES.items()
-    ]
+    calls = []
+    for status in lifecycle.CallStatus:
+        then = [f"`{s.value}`" for s in lifecycle.CallStatus if s in lifecycle.CALL_MOVES[status]]
+        calls.append((f"`{status.value}`", ", ".join(then) or "nothing: it has ended"))
     first = "An event with no `yes` begins a journal and is never appended to one."
     return (
         "\n\n".join(

@@ -45,7 +45,7 @@ class Demo:
             "TICKETS_HOME": str(home),
             "TICKETS_PACE": str(PACE_S),
             "CAIRN_STORE": str(self.store),
-            "COLUMNS": "100",
+            "COLUMNS": "92",
         }
         self.checks: list[tuple[str, bool]] = []
         self.chapters = 0
@@ -117,16 +117,18 @@ class Demo:
 
     # ------------------------------------------------------------ what is known
 
-    def did(self) -> Counter[str]:
-        """What really happened, counted in the log that the tools and the script keep."""
+    def lines(self) -> list[dict[str, Any]]:
+        """What really happened, as the tools and the script wrote it down."""
         if not self.log.exists():
-            return Counter()
-        lines = [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
+            return []
+        whole = self.log.read_text(encoding="utf-8").rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def did(self) -> Counter[str]:
+        """The same, counted; replies by ticket."""
         return Counter(
-            f"{line['did']} {line.get('ticket', '')}".strip()
-            if line["did"] == "write_reply"
-            else line["did"]
-            for line in lines
+            f"write_reply {line['ticket']}" if line["did"] == "write_reply" else line["did"]
+            for line in self.lines()
         )
 
     def journal(self, run: str) -> list[Any]:
@@ -190,7 +192,7 @@ def approvals(demo: Demo) -> None:
     demo.check("the first approval is in the journal", code == 0)
     with Runtime(demo.store) as rt:
         run = rt.approve("tickets/2", by="second-desk")
-    demo.check("the second approval is in the journal", run.pending == ())
+    demo.check("the second approval is in the journal", run.pending == () and code == 0)
 
 
 def second_death(demo: Demo) -> None:
@@ -224,9 +226,14 @@ def the_end(demo: Demo) -> None:
 
 
 def evidence(demo: Demo) -> None:
-    demo.chapter("The trace is the journal")
-    code, _ = demo.cairn("trace", "tickets")
-    demo.check("the trace can be read", code == 0)
+    demo.chapter(
+        "The trace is the journal",
+        "Steps 3 and 4 are those in which the process died. Without --step all is shown.",
+    )
+    code, told = demo.cairn("trace", "tickets", "--step", "3")
+    demo.check("step 3 tells of two attempts to add up", code == 0 and "attempt 2" in told)
+    code, told = demo.cairn("trace", "tickets", "--step", "4")
+    demo.check("step 4 tells of approvals and probes", code == 0 and "desk-lead" in told)
     demo.chapter(
         "What it cost, and that nothing was altered",
         "Tokens and prices come from the script; the bookkeeping is real.",
@@ -246,8 +253,10 @@ def count(demo: Demo) -> None:
     demo.chapter("Counted outside", "The tools and the script keep a log the runtime never sees:")
     did = demo.did()
     demo.show("\n".join(f"{n:3} x {what}" for what, n in sorted(did.items())))
-    demo.check("five requests to the model in four processes, none twice", did["model"] == 5)
-    demo.check("two searches and ten tickets read", did["search_tickets"] == 2)
+    turns = [line["turn"] for line in demo.lines() if line["did"] == "model"]
+    demo.check("five requests to the model, one for each turn", turns == ["0", "1", "2", "3", "4"])
+    reads = did["search_tickets"], did["read_ticket"]
+    demo.check("two searches and ten tickets read, none twice", reads == (2, 10))
     demo.check("adding up ran twice: it was killed once, and a read may", did["sum_amounts"] == 2)
     letters = {what: n for what, n in did.items() if what.startswith("write_reply")}
     demo.check("two replies, each sent exactly once", sorted(letters.values()) == [1, 1])

@@ -36,6 +36,8 @@ class Seen:
     over: bool = False
     doubt: bool = False
     """The last attempt may have happened, and nobody has said whether."""
+    shadow: bool = False
+    """Some attempt of a write may have happened, and nobody has said whether."""
     person: bool = False
     not_done: bool = False
     recovery: str = ""
@@ -127,10 +129,10 @@ class Laws:
         assert not self.task, "ended with a task in flight"
         assert not any(c.open for c in self.calls.values()), "ended with a call in flight"
         self.over = True
-        doubtful = {c.id for c in self.calls.values() if c.doubt}
-        assert {p.call for p in pending_of(after)} <= doubtful
+        unknown = {c.id for c in self.calls.values() if c.shadow and not c.over}
+        assert {p.call for p in pending_of(after)} == unknown, "unknown effects stay listed"
         for call in self.calls.values():
-            if not call.over and not call.doubt:
+            if not call.over and call.id not in unknown:
                 assert after.calls[call.id].closed, f"{call.id} has no final state"
         if isinstance(event, ev.RunCompleted):
             assert event.answer == self.answer > 0
@@ -261,7 +263,7 @@ class Laws:
     def _close(self, call: Seen, *, ok: bool = False, erred: bool = False) -> None:
         assert not call.over, f"{call.id} ends twice"
         call.over, call.ok, call.erred = True, ok, erred
-        call.open = call.doubt = call.person = False
+        call.open = call.doubt = call.person = call.shadow = False
 
     def _tool_completed(self, entry: ev.Entry, event: ev.ToolCompleted, rules: Rules) -> None:
         call = self._outcome(event.call)
@@ -277,8 +279,11 @@ class Laws:
         elif call.attempts and not call.open:
             assert not call.person, "a call a person has in hand is called a failure"
         call.open = call.doubt = False
+        call.shadow &= call.not_done  # that an attempt was not made says nothing of another
         if event.disposition == "retry" and call.recovery in {"once", "probe"}:
             assert call.not_done, "a call that may run once is retried"
+        if call.shadow:
+            assert event.disposition in {"retry", "takeover"}, "an effect in doubt is forgotten"
         if event.disposition == "switch":
             call.tool = event.switch_to
         elif event.disposition in {"takeover", "ask_user"}:
@@ -297,6 +302,7 @@ class Laws:
     def _tool_unknown(self, entry: ev.Entry, event: ev.ToolUnknown, rules: Rules) -> None:
         call = self._outcome(event.call)
         call.doubt = True
+        call.shadow |= call.effect != "read"
         call.person = call.recovery == "once"
 
     def _takeover_requested(
@@ -305,6 +311,7 @@ class Laws:
         call = self.calls[event.call]
         assert call.doubt
         call.person = True
+        call.shadow = True
 
     def _tool_resolved(self, entry: ev.Entry, event: ev.ToolResolved, rules: Rules) -> None:
         call = self.calls[event.call]
@@ -315,7 +322,7 @@ class Laws:
             case "not_happened" if self.over:
                 self._close(call, erred=True)
             case "not_happened":
-                call.doubt = call.person = False
+                call.doubt = call.person = call.shadow = False
             case "unknown":
                 call.person = True
             case "given_up":
@@ -323,7 +330,7 @@ class Laws:
 
     def _tool_late(self, entry: ev.Entry, event: ev.ToolLate, rules: Rules) -> None:
         call = self.calls.get(event.call)
-        if call is not None and call.doubt:
+        if call is not None and (call.doubt or (call.shadow and call.person)):
             self._close(call, ok=event.ok, erred=not event.ok)
 
     # ---------------------------------------------------------------- people

@@ -37,7 +37,7 @@ from cairn.core.rules import ModelSpec, Rules
 from cairn.core.state import RunState, waits, wake_at
 from cairn.errors import ErrorClass, IllegalTransition, Refused, UnknownRun
 from tests.core.laws import SALT
-from tests.core.play import DAY, SECOND, Play, need, raw, tool
+from tests.core.play import DAY, MODEL, SECOND, Play, need, raw, tool
 
 TOOLS = (
     tool("find", fallback="look", retries=1, sources=True),
@@ -72,13 +72,23 @@ LADDERS = (
 )
 PRICED = Price(input=2_000_000, output=8_000_000)
 
-policies = st.sampled_from(
-    (
-        Policy(),
-        Policy(effects={"write": "allow"}),
-        Policy(tools={"set": "deny", "mail": "allow", "post": "ask"}, effects={"write": "allow"}),
-        Policy(tools={"drop": "allow"}, effects={"read": "ask"}),
-    )
+POLICIES = (
+    Policy(effects={"write": "allow"}),
+    Policy(),
+    Policy(tools={"set": "deny", "mail": "allow", "post": "ask"}, effects={"write": "allow"}),
+    Policy(tools={"drop": "allow"}, effects={"read": "ask"}),
+)
+MODELS = (
+    (MODEL,),
+    (ModelSpec(name="m1", price=PRICED, max_output=100), MODEL),
+    (MODEL, MODEL, ModelSpec(name="m3", price=PRICED, max_output=4_096)),
+)
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"kind": "query"},
+    {"approvals": "none"},
+    {"on_loop": "ask"},
 )
 limits = st.builds(
     Limits,
@@ -91,33 +101,12 @@ limits = st.builds(
     errors_in_row=st.integers(1, 4),
     no_progress=st.integers(1, 3),
 )
-settings = st.fixed_dictionaries(
-    {
-        "limits": st.one_of(st.just(Limits()), limits),
-        "kind": st.sampled_from(("operate", "operate", "operate", "query")),
-        "approvals": st.sampled_from(("ask", "ask", "ask", "none")),
-        "on_loop": st.sampled_from(("stop", "ask")),
-    }
-)
-all_rules = st.builds(
-    Rules,
-    tools=st.just({spec.name: spec for spec in TOOLS}),
-    models=st.lists(
-        st.builds(
-            ModelSpec,
-            name=st.just("m"),
-            price=st.sampled_from((Price(), PRICED)),
-            max_output=st.sampled_from((100, 4_096)),
-        ),
-        min_size=1,
-        max_size=3,
-    ).map(tuple),
-    policy=policies,
-    ladder=st.sampled_from(LADDERS),
-    check_answer=st.sampled_from((None, lambda text: "it is bad" if "bad" in text else "")),
-    checks=st.sampled_from(((), ("complete",), ("complete", "polite"))),
-    repairs=st.integers(1, 3),
-)
+
+
+def refuse_bad(text: str) -> str:
+    """A check of answers."""
+    return "it is bad" if "bad" in text else ""
+
 
 arguments = st.sampled_from(
     ('{"a": 1}', '{"a":2}', '{"a":1,"b":[]}', "", "null", "[1]", '{"a":', '{"question":"which?"}')
@@ -208,10 +197,10 @@ class Watched(Play):
     def add(self, event: ev.Event, step: int = 0, actor: str = "") -> RunState:
         super().add(event, step, actor)
         action = self.decide()
-        agreement(self.state, action, self.now)
         if not hasattr(self, "moments"):
             self.moments = []
         self.moments.append((self.state, self.now, action))
+        agreement(self.state, action, self.now)
         return self.state
 
 
@@ -314,7 +303,7 @@ def answer_people(play: Play, action: Wait) -> None:
     for call in tuple(state.calls.values()):
         if call.id not in play.state.calls:
             continue
-        if call.status is CallStatus.ASKING:
+        if call.status is CallStatus.ASKING and play.now < call.expires_at:
             play.submit(cmd.Approve(n=call.approval))
         elif call.status is CallStatus.QUESTION:
             play.submit(cmd.Answer(n=call.approval, text="yes"))
@@ -322,7 +311,8 @@ def answer_people(play: Play, action: Wait) -> None:
             play.submit(cmd.Resolve(call=call.id, verdict="happened"))
     if state.question:
         play.submit(cmd.Answer(n=state.question, text="stop looking and answer"))
-    if play.state is state:
+    expired = any(c.expires_at <= play.now for c in state.calls.values() if c.expires_at)
+    if play.state is state and not expired:
         assert action.until > play.now, "nothing is waited for"
         play.now = action.until
 
@@ -330,9 +320,26 @@ def answer_people(play: Play, action: Wait) -> None:
 class CoreMachine(RuleBasedStateMachine):
     """One run, driven by chance."""
 
-    @initialize(rules=all_rules, created=settings)
-    def begin(self, rules: Rules, created: dict[str, Any]) -> None:
-        self.play = Watched(rules, **created)
+    @initialize(
+        bounds=st.one_of(st.just(Limits()), limits),
+        models=st.integers(0, 2),
+        policy=st.integers(0, 3),
+        ladder=st.integers(0, 2),
+        setting=st.integers(0, 4),
+        checks=st.sampled_from(((), ("complete",), ("complete", "polite"))),
+        repairs=st.integers(1, 3),
+    )
+    def begin(self, bounds: Limits, **pick: Any) -> None:
+        rules = Rules(
+            tools={spec.name: spec for spec in TOOLS},
+            models=MODELS[pick["models"]],
+            policy=POLICIES[pick["policy"]],
+            ladder=LADDERS[pick["ladder"]],
+            check_answer=refuse_bad if pick["repairs"] > 1 else None,
+            checks=pick["checks"],
+            repairs=pick["repairs"],
+        )
+        self.play = Watched(rules, limits=bounds, **SETTINGS[pick["setting"]])
         self.world = World(self.play)
 
     @rule(landing=landings, outcome=replies)

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, field_validator
 
+from cairn.core.names import nearest, unknown_tool_message
 from cairn.core.rules import Problem
 from cairn.errors import ErrorClass
-from cairn.tools.arguments import MESSAGE_CHARS, nearest, unknown_tool_message
+from cairn.tools.arguments import MESSAGE_CHARS
 from cairn.tools.tool import tool
 
 
@@ -278,7 +279,7 @@ def test_any_text_gives_arguments_or_a_problem(text: str) -> None:
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=10,
+    max_leaves=6,
 )
 NAMES = st.sampled_from(["filter", "points", "level", "either", "number", "share", "x", "min"])
 

@@ -3,14 +3,12 @@
 import asyncio
 import contextvars
 import threading
-from collections import deque
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cairn.errors import Unsure
-from cairn.tools import threads
 from cairn.tools.context import Context
 from cairn.tools.results import UnserialisableResult, to_json
 from cairn.tools.runner import Finished, abandoned, start
@@ -382,7 +380,6 @@ def test_a_thread_the_system_refuses_means_that_nothing_was_done(monkeypatch) ->
     def sync() -> None: ...
 
     slots = Slots(1)
-    monkeypatch.setattr(threads, "_idle", deque())
     monkeypatch.setattr(threading.Thread, "start", refuse)
     finished = run(sync, slots=slots)
     assert type(finished.value).__name__ == "NotDone"
@@ -392,39 +389,15 @@ def test_a_thread_the_system_refuses_means_that_nothing_was_done(monkeypatch) ->
 # --- threads and slots
 
 
-def test_a_thread_serves_call_after_call(monkeypatch, until) -> None:
-    monkeypatch.setattr(threads, "_idle", deque())
-    served: list[threading.Thread] = []
+def test_no_call_sees_the_thread_variables_of_another() -> None:
+    local = threading.local()
 
-    def note() -> None:
-        served.append(threading.current_thread())
+    def sync() -> bool:
+        seen = hasattr(local, "secret")
+        local.secret = "of this call's principal"
+        return seen
 
-    for n in range(5):
-        threads.run_in_thread(note, f"call {n}")
-        until(lambda n=n: len(served) > n and len(threads._idle) == 1)
-    assert len(set(served)) == 1
-    assert served[0].daemon
-    assert served[0].name == "call 4"
-
-
-def test_a_thread_without_work_goes(monkeypatch, until) -> None:
-    monkeypatch.setattr(threads, "_idle", deque())
-    monkeypatch.setattr(threads, "IDLE_S", 0.01)
-    served: list[threading.Thread] = []
-    threads.run_in_thread(lambda: served.append(threading.current_thread()), "call")
-    until(lambda: served and not threads._idle and not served[0].is_alive())
-
-
-def test_a_thread_taken_in_the_moment_it_retires_still_works(monkeypatch, until) -> None:
-    monkeypatch.setattr(threads, "_idle", deque())
-    monkeypatch.setattr(threads, "IDLE_S", 0.01)
-    worker = threads._Worker()
-    until(worker._thread.is_alive)
-    threading.Event().wait(0.05)  # not idle for anybody to see: it must not retire
-    assert worker._thread.is_alive()
-    done = threading.Event()
-    worker.hand_over(done.set, "late")
-    assert done.wait(10)
+    assert [run(sync).value for _ in range(3)] == [False, False, False]
 
 
 def test_calls_at_the_same_time_have_threads_of_their_own() -> None:

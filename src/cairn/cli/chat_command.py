@@ -67,11 +67,11 @@ def chat(
     The exit code is that of the last run.
     """
     runtime = open_app(locate(store, app))
-    runtime.agent(agent)
     name = session or f"chat-{new_id()[:8]}"
     with asyncio.Runner() as runner:
         talk = _Talk(runtime, runner, agent, name, principal, options.who(by))
         try:
+            runtime.agent(agent)
             code = talk.go()
         finally:
             runner.run(runtime.close_async())
@@ -104,7 +104,7 @@ class _Talk:
         open_run = self._runner.run(self._open_run())
         if open_run:
             print_line(f"run {open_run} of this session is not over")
-            code = exits.of_run(self._settle(open_run).status)
+            code = self._settle(self._runner.run(self._drive(open_run)))
         while (text := _ask("you> ")) is not None:
             match text.strip():
                 case "":
@@ -120,8 +120,7 @@ class _Talk:
 
     def _exchange(self, text: str) -> int:
         try:
-            run = self._runner.run(self._send(text))
-            return exits.of_run(self._settle(run).status)
+            return self._settle(self._runner.run(self._send(text)))
         except CairnError as error:  # one message that could not be sent does not end the talk
             complain(str(error))
             return exits.of_error(error)
@@ -138,13 +137,13 @@ class _Talk:
             raise UnknownRun(f"there is no session {self._session!r}")
         return "" if state.end is not None else head.run
 
-    async def _send(self, text: str) -> str:
+    async def _send(self, text: str) -> Run:
         """Put the message into the run that is not over, or start one with it."""
         run = await self._open_run()
         if run:
             parts = parts_of(text)
             await self._runtime.client.submit(run, cmd.Queue(parts=parts), self._principal)
-            return run
+            return await self._drive(run)
         run = new_id()
 
         def source() -> AsyncIterator[Observed]:
@@ -152,21 +151,19 @@ class _Talk:
                 self._agent, text, id=run, session=self._session, principal=self._principal
             )
 
-        await drive_shown(self._runtime, run, source, self._shown)
-        return run
+        return await drive_shown(self._runtime, run, source, self._shown)
 
-    def _settle(self, run: str) -> Run:
-        """Drive a run and ask what it waits for, until it is over or left waiting."""
-        result = self._runner.run(self._drive(run))
+    def _settle(self, result: Run) -> int:
+        """Ask what a run waits for and go on, until it is over or left waiting; its exit code."""
         for _ in range(MOVES):
             if result.status != "waiting" or not self._decide(result):
                 break
-            result = self._runner.run(self._drive(run))
+            result = self._runner.run(self._drive(result.id))
         if result.status == "completed":
             console().print(f"{visible(self._agent)}> {visible(result.text)}", soft_wrap=True)
         else:
             print_outcome(result)
-        return result
+        return exits.of_run(result.status)
 
     async def _drive(self, run: str) -> Run:
         runtime = self._runtime
@@ -244,7 +241,10 @@ def _choose(prompt: str, letters: str) -> tuple[str, str]:
 def _ask(prompt: str) -> str | None:
     """A line from standard input; None at its end or after Ctrl-C."""
     try:
-        return input(prompt)
+        text = input(prompt)
+        if not sys.stdin.isatty():  # nobody saw it being typed
+            print_line(text)
+        return text
     except (EOFError, KeyboardInterrupt):
         sys.stdout.write("\n")
         return None

@@ -11,8 +11,8 @@ from rich.live import Live as RichLive
 from rich.text import Text
 
 from cairn.cli.paint import console, line, styled
-from cairn.cli.plain import money, span, visible, visible_line
-from cairn.cli.screen import event_line
+from cairn.cli.plain import count, money, span, visible, visible_line
+from cairn.cli.screen import LineTeller
 from cairn.core.events import Entry
 from cairn.core.evolve import evolve
 from cairn.core.lifecycle import CallStatus
@@ -39,7 +39,7 @@ class Live:
         self._only = only
         self._state = RunState(run=run)
         self._known = known
-        self._begun = 0
+        self._teller = LineTeller()
         self._seen_at = time.monotonic()
         self._text = ""
         self._progress: dict[str, str] = {}
@@ -71,11 +71,10 @@ class Live:
         """Fold an event and print its line; keep streamed text until its reply is whole."""
         match what:
             case Entry():
-                self._begun = self._begun or what.at
                 self._state = evolve(self._state, what)
                 self._seen_at = time.monotonic()
+                text = visible(self._teller.tell(what)).replace("\n", " ")
                 if what.seq > self._known and what.event.NAME.startswith(self._only):
-                    text = visible(event_line(what, self._begun)).replace("\n", " ")
                     self._console.print(Text(text, style="dim"), no_wrap=True, overflow="ellipsis")
                 if what.event.NAME.startswith("model."):
                     self._text = ""
@@ -91,6 +90,8 @@ class Live:
 
     def _draw(self) -> RenderableType:
         state = self._state
+        if not state.seq:
+            return Text("")
         calls = [c for c in state.calls.values() if not c.closed][:SHOWN_CALLS]
         rows: list[RenderableType] = [self._head(state)]
         rows += [self._call(call) for call in calls]
@@ -101,11 +102,11 @@ class Live:
 
     def _head(self, state: RunState) -> Text:
         since = int((time.monotonic() - self._seen_at) * 1e6)
-        return line(
+        return _one_line(
             Text(f"● {state.run}", style="bold"),
             styled(state.status.value),
             f"step {state.step}",
-            span(state.at - self._begun + since) if self._begun else "",
+            span(state.at - self._teller.begun + since),
             f"{state.usage.tokens:,} tokens",
             money(state.usage.micro_usd),
             f"left: {left(state)}",
@@ -118,7 +119,7 @@ class Live:
             CallStatus.TAKEOVER: "nobody knows whether it happened",
         }.get(call.status, "")
         again = f"attempt {call.attempt}" if call.attempt > 1 else ""
-        return line(
+        return _one_line(
             f"  {call.id} {visible_line(call.tool, 40)}({visible_line(call.arguments, 60)})",
             styled(call.status.value),
             again,
@@ -126,12 +127,19 @@ class Live:
         )
 
 
+def _one_line(*pieces: str | Text) -> Text:
+    text = line(*pieces)
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
 def left(state: RunState) -> str:
     """What of its limits a run has left."""
     limits: Limits = state.limits
     spent = state.spent
     return (
-        f"{limits.steps - spent.steps} steps, {limits.calls - spent.calls} calls, "
-        f"{limits.tokens - state.usage.tokens:,} tokens, "
-        f"{money(limits.micro_usd - state.usage.micro_usd)}"
+        f"{money(limits.micro_usd - state.usage.micro_usd)}, "
+        f"{count(limits.steps - spent.steps, 'step')}, "
+        f"{count(limits.calls - spent.calls, 'call')}, "
+        f"{count(limits.tokens - state.usage.tokens, 'token')}"
     )

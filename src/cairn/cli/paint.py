@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from cairn.cli.plain import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 WIDEST = 120
 UNCUT = 400
@@ -42,6 +44,8 @@ STYLES = {
 
 def console(*, table: bool = False) -> Console:
     """A console on standard output, at most 120 columns wide; tables in a pipe are not cut."""
+    from rich.console import Console
+
     plain = not sys.stdout.isatty()
     made = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
     if plain and table:
@@ -53,16 +57,22 @@ def console(*, table: bool = False) -> Console:
 
 def styled(status: str) -> Text:
     """A status in its colour."""
+    from rich.text import Text
+
     return Text(status, style=STYLES.get(status, ""))
 
 
 def line(*pieces: str | Text, style: str = "") -> Text:
     """Pieces with dots between them, made safe; empty ones are left out."""
-    shown = [p if isinstance(p, Text) else Text(visible(p)) for p in pieces if p]
-    return Text(" · ", style="dim").join(shown) if not style else _all(shown, style)
+    from rich.text import Text
 
-
-def _all(shown: list[Text], style: str) -> Text:
-    text = Text(" · ").join(shown)
-    text.stylize(style)
+    text = Text()
+    for piece in pieces:
+        if not piece:
+            continue
+        if text:
+            text.append(" · ", style="dim")
+        text.append_text(piece if isinstance(piece, Text) else Text(visible(piece)))
+    if style:
+        text.stylize(style)
     return text

@@ -14,7 +14,7 @@ from cairn.cli.paint import console, styled
 from cairn.cli.place import locate, with_store
 from cairn.cli.plain import day, json_line, money, visible, visible_line
 from cairn.cli.say import print_line
-from cairn.cli.screen import event_line
+from cairn.cli.screen import LineTeller
 from cairn.core import codec
 from cairn.core import events as ev
 from cairn.core.index import Pending
@@ -103,8 +103,9 @@ def trace(
             if step is None or entry.step == step:
                 sys.stdout.write(json_line(event_object(run, entry)))
     elif run == STORE_JOURNAL:
+        teller = LineTeller()
         for entry in entries:
-            print_line(event_line(entry, entries[0].at))
+            print_line(teller.tell(entry))
     else:
         from cairn.cli.tree import run_tree
 

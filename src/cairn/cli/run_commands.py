@@ -18,9 +18,9 @@ from cairn.cli.interrupts import Signals, leave_at_once
 from cairn.cli.place import Place, locate, open_app, with_store
 from cairn.cli.plain import day
 from cairn.cli.say import print_line
-from cairn.cli.screen import event_line
+from cairn.cli.screen import LineTeller
 from cairn.core import commands as cmd
-from cairn.core.events import Entry
+from cairn.core.events import TERMINAL, Entry
 from cairn.core.limits import Limits
 from cairn.engine.client import Client, new_id
 from cairn.engine.load import load
@@ -69,7 +69,6 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
     """
     runtime = open_app(locate(store, app))
     bounds = _Bounds(max_steps, max_calls, max_tokens, max_usd, max_seconds)
-    limits = bounds.within(runtime.agent(agent).limits)
     run_id = id or new_id()
     given = sys.stdin.read() if task == "-" else task
 
@@ -80,7 +79,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
             id=run_id,
             principal=principal,
             session=session,
-            limits=limits,
+            limits=bounds.within(runtime.agent(agent).limits),
             kind=kind,
             approvals=approvals,
         )
@@ -219,10 +218,14 @@ async def _work(runtime: Runtime, *, until_idle: bool, concurrency: int, quiet: 
         host.draining = True
         print_line("-- ending: nothing new is started, what is in flight is waited for")
 
+    tellers: dict[str, LineTeller] = {}
+
     def observe(run: str, what: Observed) -> None:
         if isinstance(what, Entry):
-            clock = day(what.at).partition(" ")[2]
-            print_line(f"{clock} {run} {event_line(what)}")
+            told = tellers.setdefault(run, LineTeller()).tell(what, since_begin=False)
+            print_line(f"{day(what.at)} {run} {told}")
+            if isinstance(what.event, TERMINAL):
+                del tellers[run]
 
     if not quiet:
         host.watchers.watch("*", observe)

@@ -8,7 +8,8 @@ from typing import Protocol, Self
 
 from cairn.cli.plain import offset
 from cairn.cli.say import complain, print_line
-from cairn.core.events import Entry
+from cairn.core.events import Entry, ModelCompleted
+from cairn.core.messages import calls_of
 from cairn.core.views_words import words
 from cairn.ports import Observed
 
@@ -64,29 +65,43 @@ class Lines(Silent):
     def __init__(self, known: int = 0, only: tuple[str, ...] = ("",)) -> None:
         self._known = known
         self._only = only
-        self._begun = 0
+        self._teller = LineTeller()
 
     def show(self, what: Observed) -> None:
         """A line for an event; text that only streams by is not for a log."""
         if not isinstance(what, Entry):
             return
-        self._begun = self._begun or what.at
+        told = self._teller.tell(what)
         if what.seq > self._known and what.event.NAME.startswith(self._only):
-            print_line(event_line(what, self._begun))
+            print_line(told)
 
     def say(self, text: str) -> None:
         """In its place among the events."""
         print_line(f"-- {text}")
 
 
-def event_line(entry: Entry, begun: int = 0, long: int = 120) -> str:
-    """`+0.012s    3 model.completed      step 1 · "…"`, without the time when `begun` is 0."""
-    step = f"step {entry.step}" if entry.step else ""
-    actor = f"by {entry.actor}" if entry.actor else ""
-    told = " · ".join(filter(None, (step, words(entry.event, long), actor)))
-    name = entry.event.NAME.ljust(NAME_WIDTH)
-    time = f"{offset(entry.at - begun):>9} " if begun else ""
-    return f"{time}{entry.seq:>4} {name} {told}".rstrip()
+class LineTeller:
+    """Events of one run as lines; it remembers when the run began and which tool a call is of."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self._tools: dict[str, str] = {}
+
+    def tell(self, entry: Entry, *, since_begin: bool = True) -> str:
+        """`+0.012s    3 model.completed      step 1 · "…"`."""
+        event = entry.event
+        self.begun = self.begun or entry.at
+        if isinstance(event, ModelCompleted):
+            self._tools.update({part.id: part.name for part in calls_of(event.parts)})
+        pieces = (
+            f"step {entry.step}" if entry.step else "",
+            self._tools.get(getattr(event, "call", ""), ""),
+            words(event),
+            f"by {entry.actor}" if entry.actor else "",
+        )
+        told = " · ".join(filter(None, pieces))
+        time = f"{offset(entry.at - self.begun):>9} " if since_begin else ""
+        return f"{time}{entry.seq:>4} {event.NAME.ljust(NAME_WIDTH)} {told}".rstrip()
 
 
 def screen_for(run: str, known: int, only: tuple[str, ...], *, quiet: bool) -> Screen:

@@ -70,7 +70,7 @@ def decode(number: int, version: int, data: bytes) -> Event:
             version += 1
         if version > cls.V:
             raise CorruptJournal(f"{cls.NAME} has version {version}; this Cairn reads {cls.V}")
-        return msgspec.convert(value, cls)
+        return _decoders[number].decode(_encoder.encode(value))
     except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
         raise CorruptJournal(f"{cls.NAME} cannot be read: {error}") from error
 

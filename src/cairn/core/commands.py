@@ -15,7 +15,7 @@ from cairn.core import events as ev
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import Part, Record
 from cairn.core.state import Call, RunState
-from cairn.errors import ErrorClass, IllegalTransition, Refused, UnknownRun
+from cairn.errors import IllegalTransition, Refused, UnknownRun
 
 
 class Approve(Record):
@@ -131,16 +131,15 @@ def _decide(state: RunState, command: Approve | Deny, now: int) -> ev.Event | No
         raise UnknownRun(f"there is no request {name}")
     call = next((c for c in state.calls.values() if c.approval == command.n), None)
     yes = isinstance(command, Approve)
-    if call is None or state.end is not None:
-        raise Refused(f"{name} was already settled")
-    if call.status is CallStatus.QUESTION:
+    before = state.decided.get(command.n)
+    if before is not None:
+        if before == ("granted" if yes else "denied"):
+            return None
+        raise Refused(f"{name} was already {before}")
+    if state.end is None and (_questions(call) or state.question == command.n):
         raise Refused(f"{name} is a question: answer it")
-    if call.status is not CallStatus.ASKING:
-        if yes and call.granted:
-            return None
-        if not yes and call.error_class is ErrorClass.APPROVAL_DENIED:
-            return None
-        raise Refused(f"{name} was already decided: the call is {call.status.value}")
+    if call is None or call.status is not CallStatus.ASKING:
+        raise Refused(f"{name} was already settled")
     if now >= call.expires_at:
         raise Refused(f"{name} has expired; nothing was executed")
     if not yes:
@@ -161,9 +160,13 @@ def _answer(state: RunState, command: Answer) -> ev.Event | None:
     call = next((c for c in state.calls.values() if c.approval == command.n), None)
     if call is not None and call.status is CallStatus.ASKING:
         raise Refused(f"{name} asks for approval: approve or deny it")
-    if call is None or call.status is not CallStatus.QUESTION:
+    if not _questions(call):
         raise Refused(f"{name} was already answered")
     return ev.InputAnswered(n=command.n, text=command.text)
+
+
+def _questions(call: Call | None) -> bool:
+    return call is not None and call.status is CallStatus.QUESTION
 
 
 def _resolve(state: RunState, command: Resolve, now: int) -> ev.Event | None:
@@ -176,7 +179,7 @@ def _resolve(state: RunState, command: Resolve, now: int) -> ev.Event | None:
         raise Refused(
             f"{name} may still be at work: that it did not happen can be said in {wait_s} s"
         )
-    if command.verdict == "given_up" and state.end is not None:
+    if command.verdict == "given_up" and (state.end is not None or state.failing is not None):
         return None
     return ev.ToolResolved(
         call=command.call,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cairn.core.messages import CallPart, Message, ResultPart
+from cairn.core.messages import CallPart, Message, ResultPart, parse_object
 from cairn.core.state import RunState
 
 
@@ -21,7 +21,7 @@ def faults(messages: Iterable[Message]) -> list[str]:
     """What a provider would refuse: empty for a well-formed list.
 
     Every call is answered exactly once and before the next assistant message, no answer comes
-    without its call, ids are unique, text is strict UTF-8.
+    without its call, ids are unique, arguments are JSON objects, text is strict UTF-8.
     """
     found: list[str] = []
     seen: set[str] = set()
@@ -36,6 +36,9 @@ def faults(messages: Iterable[Message]) -> list[str]:
                     found.append(f"call id {part.id} is used twice")
                 seen.add(part.id)
                 open_calls.append(part.id)
+                if part.arguments[:1] != "{" or parse_object(part.arguments) is None:
+                    found.append(f"the arguments of {part.id} are no JSON object")
+                found.extend(_encoding(part.id, part.name + part.arguments))
             elif isinstance(part, ResultPart):
                 if part.id in open_calls:
                     open_calls.remove(part.id)

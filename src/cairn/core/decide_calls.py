@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cairn.core import events as ev
 from cairn.core.actions import Action, Append, InFlight, ProbeCall, StartCalls, Wait
+from cairn.core.evolve_calls import repeatable
 from cairn.core.gate import Ask, Go, call_digest, judge
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import parse_object
@@ -53,8 +54,7 @@ def next_for_calls(state: RunState, rules: Rules, now: int) -> Action:
 
 
 def _expired(call: Call, now: int) -> bool:
-    asked = call.status is _S.ASKING or (call.status is _S.APPROVED and call.attempt == 0)
-    return asked and call.expires_at > 0 and now >= call.expires_at
+    return call.status in {_S.ASKING, _S.APPROVED} and 0 < call.expires_at <= now
 
 
 def _ready(
@@ -65,6 +65,8 @@ def _ready(
     starts: list[tuple[int, ev.ToolStarted]],
     n: int,
 ) -> ev.Event:
+    if call.reason == "not_happened" and (failed := _tried_out(call, rules)) is not None:
+        return failed
     verdict = judge(state, call, rules)
     if isinstance(verdict, ev.ToolRejected):
         return verdict
@@ -143,27 +145,45 @@ def _recover(state: RunState, call: Call, rules: Rules, now: int) -> ev.Event | 
         return ev.TakeoverRequested(
             call=call.id, message="its idempotency key is no longer honoured"
         )
-    error_class = call.error_class or ErrorClass.IN_DOUBT
-    tries = dict(call.tries)
-    tries[f"{error_class.value}:retry"] -= 1  # the unknown end itself is not yet a retry
-    rung = rules.ladder.choose(error_class, tries, _possible(call, spec, rules))
-    if rung.disposition == "retry":
+    message = f"no answer from {call.tool} in {call.attempt} attempts ({call.reason})"
+    failed = _tried_out(call, rules, message)
+    if failed is None:
         return _repeat(state, call, rules)
     if call.effect != "read":
         return ev.TakeoverRequested(call=call.id, message="every attempt ended without an answer")
-    switch = rung.disposition == "switch" and spec is not None
+    return failed
+
+
+def _tried_out(call: Call, rules: Rules, message: str = "") -> ev.ToolFailed | None:
+    """The failure of a call whose attempts came to nothing; None while it may be tried again."""
+    error_class = call.error_class or ErrorClass.IN_DOUBT
+    tries = dict(call.tries)
+    unanswered = tries.get(f"{error_class.value}:retry", 0)
+    if not unanswered:
+        return None  # a person said that it did not happen: the ladder starts anew
+    tries[f"{error_class.value}:retry"] = unanswered - 1  # the first attempt was no retry
+    spec = rules.tools.get(call.tool)
+    possible = {"retry"}
+    if call.effect == "read" or call.status is _S.RETRYING:
+        possible |= {"repair", "degrade", "end"}
+        if spec is not None and spec.fallback in rules.tools and spec.fallback != call.tool:
+            possible.add("switch")
+    rung = rules.ladder.choose(error_class, tries, frozenset(possible))
+    if rung.disposition == "retry":
+        return None
+    listed = any(rung is row for row in rules.ladder.row(error_class))
     return ev.ToolFailed(
         call=call.id,
         error_class=error_class,
-        message=f"no answer from {call.tool} in {call.attempt} attempts ({call.reason})",
-        disposition="switch" if switch else "repair",
-        switch_to=spec.fallback if switch and spec else "",
+        message=message or f"{call.tool} did not take effect in {call.attempt} attempts",
+        disposition=rung.disposition if listed else "repair",
+        switch_to=spec.fallback if spec is not None and rung.disposition == "switch" else "",
     )
 
 
 def _repeat(state: RunState, call: Call, rules: Rules) -> ev.Event:
     verdict = judge(state, call, rules)
-    if isinstance(verdict, Go):
+    if isinstance(verdict, Go) and repeatable(call, verdict.spec.recovery):
         return _start(call, verdict)
     if call.effect != "read":
         return ev.TakeoverRequested(call=call.id, message="it may not be repeated any more")
@@ -176,12 +196,3 @@ def _repeat(state: RunState, call: Call, rules: Rules) -> ev.Event:
         message="it was interrupted, and repeating it would need approval now",
         rule=verdict.rule,
     )
-
-
-def _possible(call: Call, spec: ToolSpec | None, rules: Rules) -> frozenset[str]:
-    if call.effect != "read":
-        return frozenset({"retry", "takeover"})
-    possible = {"retry", "repair", "takeover", "end"}
-    if spec is not None and spec.fallback in rules.tools:
-        possible.add("switch")
-    return frozenset(possible)

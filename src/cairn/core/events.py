@@ -69,8 +69,7 @@ class RunForked(Event):
 
     TYPE = 2
     NAME = "run.forked"
-    run: str
-    """The id of the new run."""
+    run: str  # the id of the new run
     parent: str
     at: int
     limits: Limits | None = None

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from cairn.core import events as ev
-from cairn.core.evolve_calls import CALL_HANDLERS
+from cairn.core.evolve_calls import CALL_HANDLERS, close_at_end
 from cairn.core.guard import Guard
-from cairn.core.lifecycle import LEGAL, MOVES, Status
+from cairn.core.lifecycle import LEGAL, MOVES, CallStatus, Status
 from cairn.core.limits import Usage
 from cairn.core.messages import Message, calls_of, sendable, text_of, user
 from cairn.core.state import Call, End, RunState, Spent, Task, add_message, status_of
@@ -46,12 +46,11 @@ def evolve(state: RunState, entry: ev.Entry) -> RunState:
         )
     changed: RunState = HANDLERS[kind](state, entry, event)
     status = status_of(changed)
-    if status is not state.status and (state.status, status) not in MOVES:
-        if kind not in _RESTARTS:
-            raise IllegalTransition(
-                f"{event.NAME} would take run {state.run} "
-                f"from {state.status.value} to {status.value}"
-            )
+    illegal = status is not state.status and (state.status, status) not in MOVES
+    if illegal and kind not in _RESTARTS:
+        raise IllegalTransition(
+            f"{event.NAME} would take run {state.run} from {state.status.value} to {status.value}"
+        )
     return replace(changed, seq=entry.seq, at=entry.at, status=status)
 
 
@@ -95,6 +94,7 @@ def _forked(state: RunState, entry: ev.Entry, event: ev.RunForked) -> RunState:
         retry_at=0,
         guard=Guard(),
         model=0,
+        task=replace(state.task, attempt=1) if state.task is not None else None,
     )
 
 
@@ -111,26 +111,30 @@ def _cancel_requested(state: RunState, entry: ev.Entry, event: ev.RunCancelReque
 
 
 def _completed(state: RunState, entry: ev.Entry, event: ev.RunCompleted) -> RunState:
-    if state.calls or event.answer != state.answer or state.in_flight:
+    if state.calls or not event.answer or event.answer != state.answer:
         raise IllegalTransition(f"{state.run}: success needs a final answer and no open call")
-    return replace(
-        state,
-        end=End(status=Status.COMPLETED, answer=event.answer, degraded=event.degraded),
-    )
+    end = End(status=Status.COMPLETED, answer=event.answer, degraded=event.degraded)
+    return _ended(state, end)
 
 
 def _failed(state: RunState, entry: ev.Entry, event: ev.RunFailed) -> RunState:
     end = End(status=Status.FAILED, error_class=event.error_class, message=event.message)
-    return replace(state, end=end)
+    return _ended(state, end)
 
 
 def _stopped(state: RunState, entry: ev.Entry, event: ev.RunStopped) -> RunState:
     end = End(status=Status.STOPPED, limit=event.limit, message=event.message)
-    return replace(state, end=end)
+    return _ended(state, end)
 
 
 def _cancelled(state: RunState, entry: ev.Entry, event: ev.RunCancelled) -> RunState:
-    return replace(state, end=End(status=Status.CANCELLED, message=event.reason))
+    return _ended(state, End(status=Status.CANCELLED, message=event.reason))
+
+
+def _ended(state: RunState, end: End) -> RunState:
+    if state.in_flight:
+        raise IllegalTransition(f"{state.run}: it cannot end while something is at work")
+    return replace(close_at_end(state), end=end)
 
 
 # ---------------------------------------------------------------- step
@@ -139,6 +143,8 @@ def _cancelled(state: RunState, entry: ev.Entry, event: ev.RunCancelled) -> RunS
 def _step_started(state: RunState, entry: ev.Entry, event: ev.StepStarted) -> RunState:
     again = state.task is not None and state.task.lost and state.task.step == entry.step
     if not again and (state.task is not None or entry.step != state.step + 1):
+        raise IllegalTransition(f"{state.run}: step {entry.step} cannot start now")
+    if _working(state) or _ending(state):
         raise IllegalTransition(f"{state.run}: step {entry.step} cannot start now")
     task = Task(name=event.name, step=entry.step, recovery=event.recovery, attempt=event.attempt)
     spent = state.spent if again else replace(state.spent, steps=state.spent.steps + 1)
@@ -176,11 +182,22 @@ def _open_task(state: RunState) -> Task:
 # ---------------------------------------------------------------- model
 
 
+def _working(state: RunState) -> bool:
+    """Whether a turn is open: a request that may bring calls, or calls not all answered yet."""
+    return state.request is not None or bool(state.calls)
+
+
+def _ending(state: RunState) -> bool:
+    return state.cancel is not None or state.failing is not None
+
+
 def _requested(state: RunState, entry: ev.Entry, event: ev.ModelRequested) -> RunState:
-    if state.request is not None or state.calls:
+    if _working(state) or state.task is not None or _ending(state):
         raise IllegalTransition(f"{state.run}: a model request needs every call to be answered")
-    if event.attempt == 1 and entry.step != state.step + 1:
-        raise IllegalTransition(f"{state.run}: a new turn is step {state.step + 1}")
+    if event.attempt != state.attempts + 1:
+        raise IllegalTransition(f"{state.run}: attempt {event.attempt} of a request out of order")
+    if entry.step != state.step + (event.attempt == 1):
+        raise IllegalTransition(f"{state.run}: a request of step {entry.step} cannot come now")
     blocks = state.blocks
     if event.blocks:
         blocks = {**blocks, **{b.name: b.text for b in event.blocks}}
@@ -257,7 +274,7 @@ def _model_failed(state: RunState, entry: ev.Entry, event: ev.ModelFailed) -> Ru
     if event.disposition == "end":
         return _fail(state, event.error_class, event.message)
     if event.disposition == "switch":
-        return replace(state, model=state.model + 1)
+        return replace(state, model=state.model + 1, tries={})  # the ladder is per model
     if event.disposition == "repair":
         return _told(state, "model", event.note)
     return state
@@ -293,6 +310,8 @@ def _queued(state: RunState, entry: ev.Entry, event: ev.InputQueued) -> RunState
 
 
 def _given(state: RunState, entry: ev.Entry, event: ev.InputGiven) -> RunState:
+    if _working(state):
+        raise IllegalTransition(f"{state.run}: messages are given between turns")
     queued = dict(state.queued)
     for seq in event.seqs:
         if seq not in queued:
@@ -302,9 +321,11 @@ def _given(state: RunState, entry: ev.Entry, event: ev.InputGiven) -> RunState:
 
 
 def _retry_scheduled(state: RunState, entry: ev.Entry, event: ev.RetryScheduled) -> RunState:
-    if event.subject == "model":
+    if event.subject == "model" and not _working(state):
         return replace(state, retry_at=event.at)
-    call = state.calls[event.subject]
+    call = state.calls.get(event.subject)
+    if call is None or call.status is not CallStatus.RETRYING:
+        raise IllegalTransition(f"{state.run}: {event.subject} waits for no retry")
     return replace(state, calls={**state.calls, call.id: replace(call, retry_at=event.at)})
 
 
@@ -322,6 +343,8 @@ def _limit_reached(state: RunState, entry: ev.Entry, event: ev.LimitReached) -> 
 
 
 def _limit_warned(state: RunState, entry: ev.Entry, event: ev.LimitWarned) -> RunState:
+    if _working(state):
+        raise IllegalTransition(f"{state.run}: the guard speaks between turns")
     rung = 0 if event.level == "hint" else 1
     state = replace(state, guard=replace(state.guard, rung=rung))
     return add_message(state, user(event.note))

@@ -11,11 +11,26 @@ from cairn.core import events as ev
 from cairn.core.guard import call_key, result_key
 from cairn.core.lifecycle import CALL_MOVES, CallStatus, Status
 from cairn.core.messages import Source, Text
-from cairn.core.state import Call, End, RunState, add_message, is_open, results_message
+from cairn.core.state import (
+    FAILED_NOTE,
+    OPEN_NOTE,
+    Call,
+    End,
+    RunState,
+    add_message,
+    is_open,
+    repair_subject,
+    results_message,
+)
 from cairn.errors import ErrorClass, IllegalTransition
 
 replace = msgspec.structs.replace
 _S = CallStatus
+REPEATABLE = frozenset({"repeat", "keyed"})
+ENDING = frozenset({_S.STARTED, _S.RETRYING})
+"""In which states a failure is known."""
+KEPT_DECISIONS = 64
+"""How many decided requests a state remembers; an older one is only known to be settled."""
 
 
 def _started(state: RunState, entry: ev.Entry, event: ev.ToolStarted) -> RunState:
@@ -26,9 +41,9 @@ def _started(state: RunState, entry: ev.Entry, event: ev.ToolStarted) -> RunStat
         raise IllegalTransition(f"{state.run}: call {call.id} must wait for {call.after}")
     if event.attempt != call.attempt + 1:
         raise IllegalTransition(f"{state.run}: attempt {event.attempt} of {call.id} out of order")
-    if call.status is _S.UNKNOWN and event.recovery not in {"repeat", "keyed"}:
+    if call.status is _S.UNKNOWN and not repeatable(call, event.recovery):
         raise IllegalTransition(f"{state.run}: {call.id} is unknown and must not be repeated")
-    if call.granted and call.attempt == 0 and entry.at >= call.expires_at:
+    if call.status is _S.APPROVED and entry.at >= call.expires_at:
         raise IllegalTransition(f"{state.run}: approval {call.approval} has expired")
     spent = state.spent
     if call.attempt == 0:
@@ -46,14 +61,24 @@ def _started(state: RunState, entry: ev.Entry, event: ev.ToolStarted) -> RunStat
         retry_at=0,
         reason="",
     )
-    repairs = state.repairs
-    if call.name in repairs:
-        repairs = {name: n for name, n in repairs.items() if name != call.name}
+    repairs, subject = state.repairs, repair_subject(call)
+    if subject in repairs:
+        repairs = {name: n for name, n in repairs.items() if name != subject}
     return replace(started, spent=spent, repairs=repairs)
+
+
+def repeatable(call: Call, recovery: ev.Recovery) -> bool:
+    """Whether an attempt nobody knows the outcome of may be made again (law 4).
+
+    What was declared at its start and what is declared now must both say so.
+    """
+    return call.effect == "read" or {call.recovery, recovery} <= REPEATABLE
 
 
 def _completed(state: RunState, entry: ev.Entry, event: ev.ToolCompleted) -> RunState:
     call = _call(state, event.call)
+    if call.status is not _S.STARTED:
+        raise IllegalTransition(f"{state.run}: call {call.id} is {call.status.value}, not started")
     text = result_text(event, state.sources)
     state = replace(
         state,
@@ -66,6 +91,10 @@ def _completed(state: RunState, entry: ev.Entry, event: ev.ToolCompleted) -> Run
 
 def _failed(state: RunState, entry: ev.Entry, event: ev.ToolFailed) -> RunState:
     call = _call(state, event.call)
+    if call.status not in ENDING and not _unknown_read(call):
+        raise IllegalTransition(
+            f"{state.run}: call {call.id} is {call.status.value}; that it failed is not known"
+        )
     rung = f"{event.error_class.value}:{event.disposition}"
     tries = dict(call.tries)
     tries[rung] = tries.get(rung, 0) + 1
@@ -75,25 +104,32 @@ def _failed(state: RunState, entry: ev.Entry, event: ev.ToolFailed) -> RunState:
     call = replace(call, tries=tuple(tries.items()), error_class=event.error_class)
     match event.disposition:
         case "retry":
-            return _moved(state, call, _S.RETRYING, retry_at=event.retry_at)
+            return _moved(state, call, _S.RETRYING, retry_at=event.retry_at, reason="")
         case "switch":
-            return _moved(state, call, _S.RETRYING, tool=event.switch_to, retry_at=0)
+            return _moved(state, call, _S.RETRYING, tool=event.switch_to, retry_at=0, reason="")
         case "takeover" | "ask_user":
             return _moved(state, call, _S.TAKEOVER, reason=event.message)
-        case "degrade":
+        case "degrade" if call.name not in state.degraded:
             state = replace(state, degraded=(*state.degraded, call.name))
         case "end":
             end = End(status=Status.FAILED, error_class=event.error_class, message=event.message)
             state = replace(state, failing=state.failing or end)
-        case "repair":
+        case "repair" | "degrade":
             pass
     return _closed(state, call, _S.FAILED, fault_text(event.error_class, event.message))
 
 
+def _unknown_read(call: Call) -> bool:
+    return call.status is _S.UNKNOWN and call.effect == "read"
+
+
 def _rejected(state: RunState, entry: ev.Entry, event: ev.ToolRejected) -> RunState:
     call = _call(state, event.call)
+    if call.status is _S.UNKNOWN and call.effect != "read":
+        raise IllegalTransition(f"{state.run}: whether {call.id} was executed is unknown")
     if event.kind == "invalid":
-        repairs = {**state.repairs, call.name: state.repairs.get(call.name, 0) + 1}
+        subject = repair_subject(call)
+        repairs = {**state.repairs, subject: state.repairs.get(subject, 0) + 1}
         state = replace(state, repairs=repairs)
     if event.kind == "limit":
         state = replace(state, excess=state.excess or event.rule)
@@ -123,6 +159,7 @@ def _unknown(state: RunState, entry: ev.Entry, event: ev.ToolUnknown) -> RunStat
         not_before=event.not_before,
         tries=tuple(tries.items()),
         error_class=error_class,
+        doubt=call.effect != "read",
     )
 
 
@@ -162,7 +199,16 @@ def _resolved(state: RunState, entry: ev.Entry, event: ev.ToolResolved) -> RunSt
         case "not_happened":
             if entry.at < call.not_before:
                 raise IllegalTransition(f"{state.run}: call {call.id} may still be at work")
-            return _moved(state, call, _S.RETRYING, retry_at=0, reason="not_happened")
+            tries = call.tries if event.by == "probe" else ()  # a person starts the ladder anew
+            return _moved(
+                state,
+                call,
+                _S.RETRYING,
+                retry_at=0,
+                reason="not_happened",
+                tries=tries,
+                doubt=False,
+            )
         case "unknown":
             return _in_doubt(state, call, "the probe could not tell", event.evidence, 0)
         case "given_up":
@@ -208,13 +254,13 @@ def _granted(state: RunState, entry: ev.Entry, event: ev.ApprovalGranted) -> Run
     call = _asking(state, event.n)
     if entry.at >= call.expires_at:
         raise IllegalTransition(f"{state.run}: approval {event.n} has expired")
-    return _moved(state, call, _S.APPROVED, granted=True)
+    return _moved(_settled(state, event.n, "granted"), call, _S.APPROVED, granted=True)
 
 
 def _denied(state: RunState, entry: ev.Entry, event: ev.ApprovalDenied) -> RunState:
     reason = f" Reason: {event.message}" if event.message else " No reason was given."
     return _refused(
-        state,
+        _settled(state, event.n, "denied"),
         _asking(state, event.n),
         ErrorClass.APPROVAL_DENIED,
         f"Not executed: a person refused this call.{reason}",
@@ -226,7 +272,14 @@ def _expired(state: RunState, entry: ev.Entry, event: ev.ApprovalExpired) -> Run
     if call is None or call.status not in {_S.ASKING, _S.APPROVED}:
         raise IllegalTransition(f"{state.run}: request {event.n} is not open")
     reason = event.message or "nobody approved it in time"
+    state = _settled(state, event.n, "expired")
     return _refused(state, call, ErrorClass.APPROVAL_EXPIRED, f"Not executed: {reason}.")
+
+
+def _settled(state: RunState, n: int, how: str) -> RunState:
+    """Remember how a request was decided, so that the same decision can come twice."""
+    kept = dict(list(state.decided.items())[1 - KEPT_DECISIONS :])
+    return replace(state, decided={**kept, n: how})
 
 
 def _refused(state: RunState, call: Call, error_class: ErrorClass, text: str) -> RunState:
@@ -288,6 +341,27 @@ def _closed(state: RunState, call: Call, status: CallStatus, text: str) -> RunSt
     if state.end is not None or not all(c.closed for c in state.calls.values()):
         return state
     return _turn_closed(state)
+
+
+def close_at_end(state: RunState) -> RunState:
+    """The end of a run is the end of its calls: only what is unknown stays open (law 9)."""
+    for call in state.calls.values():
+        if call.closed:
+            continue
+        if not call.attempt:
+            state = _moved(state, call, _S.CANCELLED, result=OPEN_NOTE)
+        elif not _in_question(call):
+            state = _moved(state, call, _S.FAILED, result=FAILED_NOTE)
+        elif call.status is not _S.TAKEOVER:
+            state = _moved(state, call, _S.TAKEOVER, error_class=ErrorClass.IN_DOUBT)
+    return state
+
+
+def _in_question(call: Call) -> bool:
+    """Whether its effect may have happened and nobody has settled it; a read has none."""
+    if call.status is _S.TAKEOVER:
+        return call.error_class is ErrorClass.IN_DOUBT
+    return call.effect != "read" and (call.doubt or call.status is _S.UNKNOWN)
 
 
 def _turn_closed(state: RunState) -> RunState:

@@ -6,20 +6,19 @@ outlives the policy it was given under.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any
 
 from cairn.core import events as ev
 from cairn.core.guard import call_key, canonical
 from cairn.core.messages import Record
+from cairn.core.names import unknown_tool_message
 from cairn.core.policy import Verdict
 from cairn.core.rules import Problem, Rules, ToolSpec
-from cairn.core.state import Call, RunState
+from cairn.core.state import Call, RunState, repair_subject
 from cairn.errors import ErrorClass
 
 BLOCK_RUNG = 1
-SHOWN_NAMES = 40
 
 
 class Go(Record, gc=True):
@@ -47,7 +46,8 @@ def judge(state: RunState, call: Call, rules: Rules) -> Go | Ask | ev.ToolReject
     """What may become of a call now."""
     spec = rules.tools.get(call.tool)
     if spec is None:
-        return _invalid(state, call, rules, ErrorClass.UNKNOWN_TOOL, unknown_tool(call.tool, rules))
+        said = unknown_tool_message(call.tool, rules.tools)
+        return _invalid(state, call, rules, ErrorClass.UNKNOWN_TOOL, said)
     arguments = spec.check(call.arguments)
     if isinstance(arguments, Problem):
         return _invalid(state, call, rules, arguments.error_class, arguments.message)
@@ -95,20 +95,13 @@ def _authorise(state: RunState, spec: ToolSpec, arguments: dict[str, Any], rules
     return verdict
 
 
-def unknown_tool(name: str, rules: Rules) -> str:
-    """What a model is told that asked for a tool which is not there."""
-    known = sorted(rules.tools)
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    shown = ", ".join(known[:SHOWN_NAMES]) or "none"
-    return f"there is no tool {name[:80]!r}.{hint} The tools are: {shown}"
-
-
 def _invalid(
     state: RunState, call: Call, rules: Rules, error_class: ErrorClass, message: str
 ) -> ev.ToolRejected:
-    tries = {f"{error_class.value}:repair": state.repairs.get(call.name, 0)}
-    rung = rules.ladder.choose(error_class, tries, frozenset({"repair", "end"}))
+    mended = state.repairs.get(repair_subject(call), 0)
+    possible = {"repair", "end"} if mended < rules.repairs else {"end"}
+    tries = {f"{error_class.value}:repair": mended}
+    rung = rules.ladder.choose(error_class, tries, frozenset(possible))
     return ev.ToolRejected(
         call=call.id,
         kind="invalid",

@@ -83,10 +83,7 @@ def _quiet(state: RunState) -> bool:
     """Whether nothing waits for time or people: by far the most states."""
     if state.question or state.retry_at:
         return False
-    for call in state.calls.values():
-        if call.status in NOISY:
-            return False
-    return True
+    return not any(call.status in NOISY for call in state.calls.values())
 
 
 def pending_of(state: RunState) -> tuple[Pending, ...]:

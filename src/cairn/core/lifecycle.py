@@ -134,14 +134,19 @@ LEGAL: dict[type[ev.Event], frozenset[Status]] = {
 _C = CallStatus
 CALL_MOVES: dict[CallStatus, frozenset[CallStatus]] = {
     _C.REQUESTED: frozenset({_C.STARTED, _C.ASKING, _C.QUESTION, _C.REJECTED, _C.CANCELLED}),
-    _C.ASKING: frozenset({_C.APPROVED, _C.DENIED, _C.CANCELLED}),
-    _C.QUESTION: frozenset({_C.COMPLETED, _C.CANCELLED}),
-    _C.APPROVED: frozenset({_C.STARTED, _C.REJECTED, _C.DENIED, _C.ASKING, _C.CANCELLED}),
-    _C.RETRYING: frozenset({_C.STARTED, _C.REJECTED, _C.ASKING, _C.CANCELLED}),
+    _C.ASKING: frozenset({_C.APPROVED, _C.DENIED, _C.CANCELLED, _C.FAILED, _C.TAKEOVER}),
+    _C.QUESTION: frozenset({_C.COMPLETED, _C.CANCELLED, _C.FAILED}),
+    _C.APPROVED: frozenset(
+        {_C.STARTED, _C.QUESTION, _C.ASKING, _C.REJECTED, _C.DENIED, _C.CANCELLED}
+        | {_C.FAILED, _C.TAKEOVER}
+    ),
+    _C.RETRYING: frozenset(
+        {_C.STARTED, _C.RETRYING, _C.ASKING, _C.QUESTION, _C.REJECTED, _C.FAILED, _C.TAKEOVER}
+    ),
     _C.STARTED: frozenset(
         {_C.COMPLETED, _C.FAILED, _C.UNKNOWN, _C.RETRYING, _C.TAKEOVER, _C.QUESTION}
     ),
-    _C.TAKEOVER: frozenset({_C.COMPLETED, _C.FAILED, _C.RETRYING, _C.CANCELLED}),
+    _C.TAKEOVER: frozenset({_C.COMPLETED, _C.FAILED, _C.RETRYING}),
     _C.UNKNOWN: frozenset(
         {_C.STARTED, _C.TAKEOVER, _C.COMPLETED, _C.FAILED, _C.RETRYING, _C.REJECTED}
     ),

@@ -254,6 +254,10 @@ def tool_failed(  # noqa: PLR0913 - one outcome, each fact by its name
         tries[f"{error_class.value}:retry"] = used - spec.retries if spec is not None else used
         rung = rules.ladder.choose(error_class, tries, frozenset(possible))
         disposition, base = rung.disposition, rung.backoff_us
+    if not_done and call.doubt and disposition != "retry":
+        # this attempt did nothing, but an earlier one may have: that is no known failure (law 4)
+        error_class, disposition = ErrorClass.IN_DOUBT, "takeover"
+        message = f"an earlier attempt may have had its effect; the last one said: {message}"
     return ev.ToolFailed(
         call=call.id,
         error_class=error_class,

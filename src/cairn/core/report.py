@@ -60,6 +60,8 @@ def summary(state: RunState, entries: Iterable[ev.Entry]) -> str:
             fates[call.id] = "unknown" if _doubtful(call.status) else "not done"
         elif call.status is CallStatus.DENIED:
             fates[call.id] = "refused"
+        elif call.status is CallStatus.CANCELLED:
+            fates[call.id] = "not done"
     lines = [f"Run {state.run}: {_status_line(state)}"]
     for fate in ("done", "failed", "refused", "not done", "unknown"):
         found = [f"{names.get(c, '?')} ({c})" for c, f in fates.items() if f == fate]

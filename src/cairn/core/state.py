@@ -56,6 +56,8 @@ class Call(Record):
     not_before: int = 0
     reason: str = ""
     """Why it is unknown, or what a probe said of it."""
+    doubt: bool = False
+    """An attempt that may have had its effect was never settled, though later ones may be."""
     result: str = ""
     """What the model is told, once it is closed."""
     error_class: ErrorClass | None = None
@@ -145,6 +147,8 @@ class RunState(Record, gc=True):
     last_call: int = 0
     requests: int = 0
     """Number of the last approval or question."""
+    decided: dict[int, str] = {}
+    """How the latest approvals were decided: granted, denied or expired."""
     question: int = 0
     """A question of the runtime itself that is open."""
     queued: dict[int, tuple[Part, ...]] = {}
@@ -204,6 +208,8 @@ def waits(state: RunState) -> frozenset[str]:
 
 def wake_at(state: RunState) -> int:
     """When time itself is news: the earliest retry or expiry, 0 for never."""
+    if state.end is not None:
+        return 0
     times = [_times(c) for c in state.calls.values()]
     times += [c.expires_at for c in state.calls.values() if c.status is CallStatus.ASKING]
     times.append(state.retry_at)
@@ -249,6 +255,11 @@ def _times(call: Call) -> int:
     return 0
 
 
+def repair_subject(call: Call) -> str:
+    """Under which name the mending of a call's arguments is counted; see `RunState.repairs`."""
+    return f"tool:{call.name}"
+
+
 def transcript(state: RunState) -> tuple[Message, ...]:
     """The folded messages with every open call answered, so that a later run can go on."""
     done = tuple(state.messages)
@@ -269,6 +280,7 @@ def results_message(calls: dict[str, Call]) -> Message:
 
 
 OPEN_NOTE = "Not executed: the run ended before this call was started."
+FAILED_NOTE = "It failed or did not happen, and the run ended before it was tried again."
 OPEN_NOTES = {
     CallStatus.TAKEOVER: "Unknown: the call was started and its effect may have happened.",
     CallStatus.UNKNOWN: "Unknown: the call was started and its effect may have happened.",

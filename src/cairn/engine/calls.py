@@ -24,7 +24,7 @@ from cairn.engine.perform import ToolFlight, perform_probe
 from cairn.errors import CairnError, ErrorClass
 from cairn.ports import Progress, Store
 from cairn.tools.context import Context
-from cairn.tools.outcome import describe
+from cairn.tools.outcome import classify
 from cairn.tools.results import UnserialisableResult, stand_in, to_json
 from cairn.tools.runner import Finish, start
 from cairn.tools.slots import SLOTS
@@ -109,7 +109,7 @@ class CallRunner:
             return
         context = self._context(call, timeout_s)
         flight = ToolFlight(
-            call, context, self._flights, self._host.clock, partial(self._late, call.id)
+            call, context, self._flights, self._host.clock, partial(self._late, call)
         )
         flight.start(tool, arguments, _finish(tool))
 
@@ -170,16 +170,19 @@ class CallRunner:
             artifacts=len(state.artifacts),
         )
 
-    def _late(self, call: str, ok: bool, value: Any) -> None:
+    def _late(self, call: Call, ok: bool, value: Any) -> None:
         if ok:
             result = value if isinstance(value, msgspec.Raw) else _json(value)
-            command = Late(call=call, ok=True, result=result)
+            command = Late(call=call.id, ok=True, result=result)
         else:
-            command = Late(call=call, ok=False, message=describe(value))
+            found = classify(value, call.effect)
+            if found.kind == "unsure":  # it is no news that nobody knows
+                return
+            command = Late(call=call.id, ok=False, message=found.message)
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # the loop is gone, and the process is about to be
-            log.warning("call %s ended after its process's loop was closed", call)
+            log.warning("call %s ended after its process's loop was closed", call.id)
             return
         task = loop.create_task(self._write_late(command))
         _late_writes.add(task)

@@ -119,6 +119,9 @@ class Flights:
     async def _wait(self, since: float) -> None:
         self._since = since
         self._waiter = self._loop.create_future()
+        if self._timer is not None and self._timer.when() > since + QUICK_S:
+            self._timer.cancel()  # it was set for a deadline; news must be listened for sooner
+            self._timer = None
         if self._timer is None:
             self._set_timer(self._loop.time())
         try:

@@ -24,14 +24,15 @@ async def stream_run(
     Ends when the run is over or waits for people. Closing the iterator early stops driving the
     run here; it stays resumable.
     """
-    queue: asyncio.Queue[Observed] = asyncio.Queue(QUEUE)
+    queue: asyncio.Queue[Observed | None] = asyncio.Queue(QUEUE)
 
-    def observe(_: str, what: Observed) -> None:
+    def observe(_: str, what: Observed | None) -> None:
         if not queue.full():
             queue.put_nowait(what)
 
     stop = host.watchers.watch(run, observe)
     driver = asyncio.create_task(drive(store, run, host, notifier))
+    driver.add_done_callback(lambda _: observe(run, None))  # nobody waits for a poll at the end
     try:
         while not driver.done() or not queue.empty():
             try:
@@ -41,6 +42,8 @@ async def stream_run(
                 for entry in await store.read(run, after=after):  # driven somewhere else
                     after = entry.seq
                     yield entry
+                continue
+            if what is None:
                 continue
             if not isinstance(what, Entry):
                 yield what

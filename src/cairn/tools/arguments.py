@@ -6,7 +6,6 @@ be text, is text that holds JSON taken for the JSON it holds. What is valid is n
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cairn.core.messages import Record
+from cairn.core.names import MESSAGE_CHARS, listed, nearest
 from cairn.core.rules import Check, Problem
 from cairn.tools.schema import Arguments
 from cairn.tools.shapes import Schema, fields, find, shape
@@ -22,14 +22,10 @@ from cairn.tools.text import preview, shorten
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-MESSAGE_CHARS = 1_500
-"""How long a message to the model may be."""
 FAULTS_SHOWN = 8
 """How many faults one message lists; the rest is counted."""
 MENDS = 3
 """How often text inside text is opened."""
-NAMES_SHOWN = 40
-"""How many known names one message lists."""
 
 NOT_TEXT = frozenset(
     {"int_type", "int_from_float", "float_type", "bool_type", "none_required", "list_type"}
@@ -282,35 +278,3 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     if not known:
         return f"{meant} None are known here"
     return f"{meant} Known: {listed(known)}"
-
-
-def listed(names: Sequence[str], limit: int = NAMES_SHOWN) -> str:
-    """The names with commas, at most `limit` of them."""
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(shorten(name, 64) for name in names[:limit]) + more
-
-
-def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known names most like this one, best first, three at most; words in any order."""
-    name = name[:64]
-    by_normal = {_normal(each): each for each in known}
-    by_normal |= {each.lower(): each for each in by_normal.values()}
-    found = [
-        *difflib.get_close_matches(name.lower(), by_normal, cutoff=0.7),
-        *difflib.get_close_matches(_normal(name), by_normal, cutoff=0.8),
-    ]
-    return tuple(dict.fromkeys(by_normal[each] for each in found))[:3]
-
-
-def _normal(name: str) -> str:
-    return "_".join(sorted(name.lower().replace("-", "_").split("_")))
-
-
-def unknown_tool_message(name: str, known: Iterable[str]) -> str:
-    """What a model is told that called a tool which does not exist."""
-    names = sorted(known)
-    close = nearest(name, names)
-    meant = f" Did you mean {' or '.join(close)}?" if close else ""
-    tools = f"The tools are: {listed(names)}." if names else "There are no tools."
-    said = f"There is no tool {preview(name)}.{meant} {tools}"
-    return shorten(said, MESSAGE_CHARS)

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from cairn.core.events import PlanUpdated
 from cairn.core.messages import PlanItem
+from cairn.core.names import listed
 from cairn.errors import ToolError, UsageError
-from cairn.tools.arguments import listed
 from cairn.tools.context import Context
 from cairn.tools.text import preview
 from cairn.tools.tool import Tool, make_tool, tool

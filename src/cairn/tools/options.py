@@ -9,8 +9,8 @@ from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
 from cairn.core.events import Effect, Recovery
+from cairn.core.names import listed, nearest
 from cairn.core.rules import SECOND_US
-from cairn.tools.arguments import listed, nearest
 from cairn.tools.signature import Signature, refuse
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,7 +19,6 @@ from cairn.errors import NotDone
 from cairn.tools.context import Context
 from cairn.tools.results import drain
 from cairn.tools.slots import SLOTS, Slots
-from cairn.tools.threads import run_in_thread
 from cairn.tools.tool import Body
 
 CLEANUP_S = 2.0
@@ -188,8 +188,14 @@ class Running:
 
     def run_thread(self) -> None:
         variables = contextvars.copy_context()
+        thread = threading.Thread(
+            target=self._serve,
+            args=(variables,),
+            name=f"cairn-tool-{self._context.tool}",
+            daemon=True,
+        )
         try:
-            run_in_thread(lambda: self._serve(variables), f"cairn-tool-{self._context.tool}")
+            thread.start()
         except RuntimeError as error:  # the system has no more threads
             self._slots.release()
             failure = NotDone(f"no thread could be started: {error}")
