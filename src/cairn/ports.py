@@ -332,6 +332,10 @@ class Clock(Protocol):
         """Microseconds of a clock that never jumps."""
         ...
 
+    async def sleep(self, seconds: float) -> None:
+        """Let this much time pass; back-off is waited for with it."""
+        ...
+
 
 class Delta(Record):
     """Text as it arrives: shown, never kept."""

@@ -7,6 +7,7 @@ runtime; inside a running event loop use the twin.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
@@ -20,7 +21,8 @@ from cairn.core.limits import Limits
 from cairn.core.messages import Part, Principal
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.state import RunState
-from cairn.engine.client import Client, Task, parts_of
+from cairn.engine.backs import capped
+from cairn.engine.client import Client, Task, parts_of, settled
 from cairn.engine.host import Deployment, Host
 from cairn.engine.load import load, read_artifact
 from cairn.engine.notify import Notifier, OnWait
@@ -28,7 +30,7 @@ from cairn.engine.portal import Portal
 from cairn.engine.result import Run, result_of, run_of
 from cairn.engine.stream import stream_run
 from cairn.engine.worker import Worker, drive
-from cairn.errors import ConfigError, SessionBusy, UnknownRun
+from cairn.errors import CairnError, ConfigError, IllegalTransition, SessionBusy, UnknownRun
 from cairn.ports import Clock, Observed, RunFilter, RunInfo, Store
 from cairn.store import open_store
 from cairn.tools.results import to_json
@@ -37,6 +39,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Given = str | Part | list[Part] | tuple[Part, ...]
 NOTHING = object()
+log = logging.getLogger("cairn")
 LOCAL = Principal()
 
 
@@ -100,6 +103,7 @@ class Runtime:
         self._notifier = Notifier(on_wait) if on_wait is not None else None
         self._driven: dict[str, asyncio.Task[Any]] = {}
         self._asked: set[str] = set()
+        self._again: set[str] = set()
 
     def agent(self, name: str) -> Agent:
         """The agent of this name. Raises `UnknownAgent`."""
@@ -186,7 +190,10 @@ class Runtime:
                 state = await load(self.store, last.run)
                 if state.principal != who:
                     raise UnknownRun(f"there is no session {session!r}")
-                await self.client.submit(last.run, cmd.Queue(parts=parts_of(text)), who.id)
+                try:
+                    await self.client.submit(last.run, cmd.Queue(parts=parts_of(text)), who.id)
+                except IllegalTransition:
+                    continue  # it has just ended: a new run takes the message in
                 return await self.drive_async(last.run)
             name = agent or (last.agent if last is not None else "")
             task = self._task(name, text, who, session, None, None, "ask")
@@ -235,12 +242,32 @@ class Runtime:
     def _spawn(self, run: str) -> None:
         self._asked.add(run)
         if run in self._driven:
+            self._again.add(run)
             return
-        task = asyncio.get_running_loop().create_task(
-            drive(self.store, run, self.host, self._notifier), name=f"cairn run {run}"
-        )
+        task = asyncio.get_running_loop().create_task(self._drive_on(run), name=f"cairn run {run}")
         self._driven[run] = task
-        task.add_done_callback(lambda _: self._driven.pop(run, None))
+        task.add_done_callback(lambda done: self._let_go(run, done))
+
+    def _let_go(self, run: str, task: asyncio.Task[Any] | None) -> None:
+        if self._driven.get(run) is task:
+            del self._driven[run]
+
+    async def _drive_on(self, run: str) -> None:
+        """Drive it, and once more if a decision came when it had already had its last look."""
+        try:
+            while True:
+                self._again.discard(run)
+                await drive(self.store, run, self.host, self._notifier)
+                while run in self._again and not self.host.draining:
+                    self._again.discard(run)
+                    if not settled(await self.store.info(run)):
+                        break
+                else:
+                    return
+        except CairnError as error:
+            log.warning("run %s is no longer driven in the background: %s", run, error)
+        finally:
+            self._let_go(run, asyncio.current_task())  # at once: who spawns now starts anew
 
     async def work_async(self, *, until_idle: bool = False, concurrency: int = 256) -> None:
         """Drive every run there are agents for, until stopped or (`until_idle`) none is left."""
@@ -332,7 +359,7 @@ class Runtime:
         verdict: Literal["happened", "not_happened", "given_up"] = "given_up"
         if happened is not None:
             verdict = "happened" if happened else "not_happened"
-        raw = to_json(None if result is NOTHING else result)
+        raw = capped(to_json(None if result is NOTHING else result))
         state = await self.client.resolve(call, verdict, raw, evidence, by)
         return await self._after(state)
 

@@ -53,6 +53,7 @@ TOOLS = (
     tool("ask_user", kind="question", check=need("question")),
 )
 NAMES = [spec.name for spec in TOOLS]
+RETRIABLE = {Status.FAILED, Status.STOPPED, Status.CANCELLED}
 LADDERS = (
     Ladder(),
     Ladder(
@@ -192,16 +193,27 @@ def agreement(state: RunState, action: Action, now: int) -> None:
 class Watched(Play):
     """A play that remembers every state and what was decided in it."""
 
-    moments: list[tuple[RunState, int, Action]]
+    def __init__(self, rules: Rules, **fields: Any) -> None:
+        self.moments: list[tuple[RunState, int, Action]] = []
+        self.before_end: tuple[RunState, Any, int] | None = None
+        super().__init__(rules, **fields)
 
     def add(self, event: ev.Event, step: int = 0, actor: str = "") -> RunState:
+        if isinstance(event, ev.TERMINAL):
+            self.before_end = self.state, copy.deepcopy(self.laws), len(self.journal)
         super().add(event, step, actor)
         action = self.decide()
-        if not hasattr(self, "moments"):
-            self.moments = []
         self.moments.append((self.state, self.now, action))
         agreement(self.state, action, self.now)
         return self.state
+
+    def fork(self) -> None:
+        """Go on from just before the end, as a retry does."""
+        assert self.before_end is not None
+        self.state, self.laws, length = self.before_end
+        self.journal, self.moments = self.journal[:length], self.moments[:length]
+        at = self.state.seq
+        self.add(ev.RunForked(run=f"{self.state.run}.", parent=self.state.run, at=at))
 
 
 class World:
@@ -350,10 +362,25 @@ class CoreMachine(RuleBasedStateMachine):
         if isinstance(action, InFlight | Halt):
             self.world.land(self.world.flights[0], landing, outcome)
 
-    @rule(landing=landings, outcome=replies)
-    def act_again(self, landing: tuple[str, Any], outcome: Reply) -> None:
-        """The same: most of what happens is work."""
-        self.act(landing, outcome)
+    @rule(works=st.lists(st.tuples(landings, replies), min_size=3, max_size=9))
+    def work(self, works: list[tuple[tuple[str, Any], Reply]]) -> None:
+        """The same a few times: most of what happens is work."""
+        for landing, outcome in works:
+            self.act(landing, outcome)
+
+    @rule(pick=st.integers(0, 2), turns=st.integers(1, 9))
+    def go_round(self, pick: int, turns: int) -> None:
+        """The model calls the same tool over and over, and it brings the same each time."""
+        call = (("look", '{"a":1}', ""), ("set", '{"a":1}', ""), ("find", '{"a":1}', ""))[pick]
+        for _ in range(turns * 3):
+            self.act(("returned", "same"), Reply(calls=(call,)))
+
+    @precondition(lambda self: self.play.state.status in RETRIABLE)
+    @rule()
+    def retry(self) -> None:
+        self.world.flights.clear()
+        self.world.ghosts.clear()
+        self.play.fork()
 
     @precondition(lambda self: self.world.flights)
     @rule(pick=numbers, landing=landings, outcome=st.one_of(replies, faulty))
@@ -368,6 +395,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(command=commands)
     def submit(self, command: cmd.Command) -> None:
+        """Somebody asks for something, early, late or twice."""
         before, journal = self.play.state, len(self.play.journal)
         try:
             self.play.submit(command)
@@ -407,6 +435,7 @@ class CoreMachine(RuleBasedStateMachine):
         self._folds_the_same()
         benign, cancelled = copy.deepcopy(self.play.laws), copy.deepcopy(self.play.laws)
         flights = [f for f in self.world.flights if not f.startswith("probe ")]
+        assert bool(flights) == self.play.state.in_flight
         finish(self._branch(benign), flights)
         branch = self._branch(cancelled)
         ended = branch.state.end
@@ -418,7 +447,7 @@ class CoreMachine(RuleBasedStateMachine):
         """The same run in another world."""
         branch = copy.copy(self.play)
         branch.laws, branch.journal = laws, list(self.play.journal)
-        branch.moments = []
+        branch.moments = list(self.play.moments)
         return branch
 
     def _folds_the_same(self) -> None:

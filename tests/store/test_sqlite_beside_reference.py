@@ -69,7 +69,7 @@ class Beside(RuleBasedStateMachine):
 
     runs = Bundle("runs")
 
-    @initialize()
+    @initialize(target=runs)
     def begin(self):
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.mkdtemp()
@@ -80,6 +80,7 @@ class Beside(RuleBasedStateMachine):
         self.stories = {}
         self.epochs = {}
         self.gone = []
+        return multiple(self.create(0, "r0", "s"), self.create(1, "r1", ""))
 
     def teardown(self):
         if hasattr(self, "loop"):
@@ -94,6 +95,7 @@ class Beside(RuleBasedStateMachine):
     def ask(self, wish, h=0):
         """The same wish to both; their common answer."""
         answers = []
+        self.real[h]._owners._known.clear()  # it is believed for a second, and nobody waits here
         for store in (self.real[h], self.model[h]):
             try:
                 answers.append(self.loop.run_until_complete(wish(store)))
@@ -115,12 +117,16 @@ class Beside(RuleBasedStateMachine):
     # ------------------------------------------------------------ rules
 
     @rule(target=runs, h=handles, name=st.sampled_from(NAMES), session=st.sampled_from(["", "s"]))
+    def another(self, h, name, session):
+        name = self.create(h, name, session)
+        return multiple(name) if name else multiple()
+
     def create(self, h, name, session):
         story = Story(name, session=session)
         entries = story.begin()
         answer = self.ask(lambda s: s.create(story.new, entries, story.index), h)
         if answer is not None:
-            return multiple()
+            return None
         self.stories[name] = story
         self.epochs[name] = 0
         return name
@@ -179,36 +185,28 @@ class Beside(RuleBasedStateMachine):
             seen = self.stories[run].state
         self.ask(lambda s: s.submit(run, seen, command, NOW, "ann"), h)
 
-    @rule(h=handles)
-    def die(self, h):
-        real = self.real[h]
-        real._watch.stop()
-        if real._owners._lock is not None:
-            os.close(real._owners._lock)
-            real._owners._lock = None
-        self.gone.append(real)
-        self.model[h].crash()
-        self._renew(h)
-
-    @rule(h=handles)
-    def reopen(self, h):
-        self.loop.run_until_complete(self.real[h].close())
-        self.loop.run_until_complete(self.model[h].close())
-        self._renew(h)
-
-    @rule(h=handles)
-    def freeze(self, h):
-        real = self.real[h]
-        connection = real._writer._connection
-        connection.execute(
-            "UPDATE owner SET beat = ? WHERE token = ?", (LONG_AGO, real._owners.token)
-        )
-        if real._owners._lock is not None:
-            self.model[h].freeze()
-
-    def _renew(self, h):
+    @rule(h=handles, trouble=st.sampled_from(["die", "reopen", "freeze"]))
+    def meet(self, h, trouble):
+        real, model = self.real[h], self.model[h]
+        if trouble == "freeze":
+            connection = real._writer._connection
+            stop = "UPDATE owner SET beat = ? WHERE token = ?"
+            connection.execute(stop, (LONG_AGO, real._owners.token))
+            if real._owners._lock is not None:
+                model.freeze()
+            return
+        if trouble == "reopen":
+            self.loop.run_until_complete(real.close())
+            self.loop.run_until_complete(model.close())
+        else:
+            real._watch.stop()
+            if real._owners._lock is not None:
+                os.close(real._owners._lock)
+                real._owners._lock = None
+            self.gone.append(real)
+            model.crash()
         self.real[h] = SqliteStore(self.settings)
-        self.model[h] = self.model[h].beside()
+        self.model[h] = model.beside()
 
     @rule(h=handles, before=st.sampled_from([NOW, LATER]), dry=st.booleans())
     def prune(self, h, before, dry):
@@ -242,8 +240,6 @@ class Beside(RuleBasedStateMachine):
     @invariant()
     def the_same_runs_can_be_driven(self):
         for h in (0, 1):
-            for store in self.real:
-                store._owners._known.clear()  # what was found out may be believed for a second
             self.ask(lambda s: s.runnable(["shop"], NOW), h)
             self.ask(lambda s: s.runnable([], LATER, 2), h)
 

@@ -154,8 +154,8 @@ def _step_status(step: StepView, calls: tuple[CallView, ...], *, over: bool) -> 
     if fate == "failed":
         waiting = not over and last[0].fault is not None and last[0].fault.disposition == "retry"
         return "waiting" if waiting else "failed"
-    rejected = step.attempts and step.attempts[-1].rejection is not None
-    return "failed" if rejected else "completed"
+    rejected = bool(step.attempts) and step.attempts[-1].rejection is not None
+    return "failed" if rejected or _S.CANCELLED in statuses else "completed"
 
 
 def noted(told: Timeline, entry: ev.Entry, event: ev.Event) -> None:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from cairn.agent import Crew
-from cairn.core import events as ev
 from cairn.core.state import RunState
 from cairn.engine.drive import Directive, Drive
 from cairn.engine.flights import Flights
 from cairn.engine.host import Host
-from cairn.engine.journal import OpenJournal
 from cairn.engine.load import load
-from cairn.errors import ErrorClass, Fenced, StoreError, UnknownAgent
+from cairn.errors import Fenced, StoreError, UnknownAgent
 from cairn.ports import Claim, Store
 
 log = logging.getLogger("cairn")
@@ -73,6 +72,14 @@ async def _advance(
         return Directive(kind="busy"), None
     except StoreError:
         await flights.halt()
+        with suppress(StoreError):  # it may have been busy only: the run must not stay ours
+            await _give_back(store, run, claim)
+        raise
+    except asyncio.CancelledError:  # the loop is being closed, or somebody would not wait
+        if drive is not None:
+            await drive.stop()
+        else:
+            await _give_back(store, run, claim)
         raise
     except UnknownAgent:
         await _give_back(store, run, claim)
@@ -82,20 +89,9 @@ async def _advance(
             await _give_back(store, run, claim)
             raise
         log.exception("run %s failed inside the runtime", run)
-        await flights.halt()
-        return await _fail(store, run, host, claim, error), None
+        return await drive.fail(error), None
     finally:
         flights.close()
-
-
-async def _fail(store: Store, run: str, host: Host, claim: Claim, error: Exception) -> Directive:
-    journal = OpenJournal(store, await load(store, run), claim.epoch, host.clock, host.watchers)
-    if journal.state.end is None:
-        message = f"{type(error).__name__}: {error}"[:500]
-        failed = ev.RunFailed(error_class=ErrorClass.INTERNAL, message=message)
-        journal.record([(0, failed)])
-    await journal.flush(release=True)
-    return Directive(kind="done", head=journal.head)
 
 
 async def _give_back(store: Store, run: str, claim: Claim) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 
 from cairn.agent import Crew
 from cairn.core import events as ev
+from cairn.core.lifecycle import CallStatus
 from cairn.core.limits import Usage
 from cairn.core.messages import Record, Source, clean
 from cairn.core.outcomes import Fault, Reply, model_outcome, tool_failed, tool_unknown
@@ -25,6 +27,8 @@ class ModelBack(Record, gc=True):
 
     outcome: Reply | Fault
     latency_us: int
+    discard: Callable[[], None] | None = None
+    """Says that what was shown of the reply is void, if it turns out to be no whole reply."""
 
 
 class ToolBack(Record, gc=True):
@@ -59,6 +63,10 @@ class TaskBack(Record, gc=True):
     duration_us: int = 0
 
 
+UNKNOWN_CALL = Call(id="", name="", arguments="", step=0, origin="")
+RESULT_BYTES = 16_384
+"""How large a result may be whose tool is not known here."""
+
 Back = ModelBack | ToolBack | ProbeBack | TaskBack
 Steps = list[tuple[int, ev.Event]]
 
@@ -72,12 +80,15 @@ def events_for(back: Back, state: RunState, crew: Crew, now: int, jitter: float)
             call = state.calls[back.call]
             return [(call.step, event) for event in _tool(back, call, state, crew, now, jitter)]
         case ProbeBack():
-            call = state.calls[back.call]
+            call = state.calls.get(back.call, UNKNOWN_CALL)
+            if call.status is not CallStatus.UNKNOWN:
+                return []  # a person, or the tool itself, was faster
+            limit = _limit(crew.rules.tools.get(call.tool))
             resolved = ev.ToolResolved(
                 call=back.call,
                 verdict=back.verdict,
                 by="probe",
-                result=_json(back.value) if back.verdict == "happened" else ev.EMPTY,
+                result=capped(_json(back.value), limit) if back.verdict == "happened" else ev.EMPTY,
                 evidence=back.message,
             )
             return [(call.step, resolved)]
@@ -96,6 +107,8 @@ def _model(
     back: ModelBack, state: RunState, crew: Crew, now: int, jitter: float
 ) -> ev.ModelCompleted | ev.ModelFailed:
     event = model_outcome(state, crew.rules, back.outcome, now, back.latency_us, jitter)
+    if back.discard is not None and isinstance(event, ev.ModelFailed):
+        back.discard()
     cancelled = isinstance(back.outcome, Fault) and (
         back.outcome.error_class is ErrorClass.CANCELLED
     )
@@ -148,7 +161,7 @@ def _returned(back: ToolBack, call: Call, spec: ToolSpec | None, state: RunState
     if spec is not None and spec.sources:
         return [_sourced(back, call, spec, cost)]
     result: msgspec.Raw = back.value
-    limit = spec.result_bytes if spec is not None else 16_384
+    limit = _limit(spec)
     size = len(bytes(result))
     if size <= limit:
         return [
@@ -157,6 +170,19 @@ def _returned(back: ToolBack, call: Call, spec: ToolSpec | None, state: RunState
             )
         ]
     return _large(back, call, bytes(result), limit, cost, len(state.artifacts) + 1)
+
+
+def _limit(spec: ToolSpec | None) -> int:
+    return spec.result_bytes if spec is not None else RESULT_BYTES
+
+
+def capped(result: msgspec.Raw, limit: int = RESULT_BYTES) -> msgspec.Raw:
+    """A result that comes by another way than its call's own end, small enough for the context."""
+    raw = bytes(result)
+    if len(raw) <= limit:
+        return result
+    text = msgspec.json.decode(raw) if raw[:1] == b'"' else raw.decode()
+    return to_json(clip(text, limit, "")[0])
 
 
 def _large(

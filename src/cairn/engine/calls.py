@@ -13,9 +13,10 @@ from cairn.agent import Crew
 from cairn.core import events as ev
 from cairn.core.actions import StartCalls
 from cairn.core.commands import Late
-from cairn.core.rules import Problem
-from cairn.core.state import Call
-from cairn.engine.backs import Back, ProbeBack, ToolBack
+from cairn.core.lifecycle import CallStatus
+from cairn.core.rules import Problem, ToolSpec
+from cairn.core.state import Call, RunState
+from cairn.engine.backs import Back, ProbeBack, ToolBack, capped
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
@@ -32,6 +33,9 @@ from cairn.tools.tool import Tool
 
 SLOT_WAIT_S = 1.0
 """How long to wait for a free thread before looking whether the run has news."""
+
+LATE_S = 60.0
+"""How long a late outcome waits for the call to be known as timed out, cancelled or lost."""
 
 log = logging.getLogger("cairn")
 _late_writes: set[asyncio.Task[None]] = set()
@@ -56,7 +60,6 @@ class CallRunner:
         could be started yet; the decision is then taken anew.
         """
         if not self._has_deps:
-            await self._journal.flush()  # what is known is not kept waiting (law 3)
             await self._make_deps()
             return True
         taken: list[tuple[int, ev.ToolStarted]] = []
@@ -69,9 +72,9 @@ class CallRunner:
                 taken.append((step, event))
         if not taken:
             return await self._wait_for_slot()
-        self._journal.decide(taken)
         launched = False
         try:
+            self._journal.decide(taken)
             launched = await self._journal.flush()
         finally:
             if not launched:
@@ -109,34 +112,43 @@ class CallRunner:
             return
         context = self._context(call, timeout_s)
         flight = ToolFlight(
-            call, context, self._flights, self._host.clock, partial(self._late, call)
+            call, context, self._flights, self._host.clock, partial(self._late, call, spec)
         )
         flight.start(tool, arguments, _finish(tool))
 
-    async def probe(self, call: Call, crew: Crew) -> None:
-        """Ask a tool's probe whether a call took effect."""
+    async def probe(self, asked: str, crew: Crew) -> bool:
+        """Ask a tool's probe whether a call took effect; False as for `start`."""
+        if f"probe {asked}" in self._flights:
+            return False
+        if not self._has_deps:
+            await self._make_deps()
+            return True
         await self._journal.flush()
+        call = self._journal.state.calls.get(asked)
+        if call is None or call.status is not CallStatus.UNKNOWN:
+            return True  # a person, or the tool itself, was faster
         tool = crew.agent.tools[call.tool]
         arguments = tool.spec.check(call.arguments)
         key = f"probe {call.id}"
         if tool.probe is None or isinstance(arguments, Problem):
             self._flights.add(key, NOTHING, 0)
             self._flights.land(key, _no_probe(call))
-            return
-        await self._make_deps()
-        if not tool.probe.is_async:
-            await SLOTS.acquire()
+            return True
+        if not tool.probe.is_async and not SLOTS.try_acquire():
+            return await self._wait_for_slot()
         timeout_s = tool.spec.timeout_us / 1e6
         running = start(tool.probe, arguments, self._context(call, timeout_s))
         self._flights.launch(
             key, perform_probe(running, call), timeout_s, lambda _: _no_answer(call)
         )
+        return True
 
     async def _make_deps(self) -> None:
         """Once a drive, for tools and probes alike."""
-        if not self._has_deps:
-            self._deps = await self._host.deps(self._journal.state)
-            self._has_deps = True
+        if self._host.makes_deps:
+            await self._journal.flush()  # what is known is not kept waiting (law 3)
+        self._deps = await self._host.deps(self._journal.state)
+        self._has_deps = True
 
     def _context(self, call: Call, timeout_s: float) -> Context[Any]:
         state, watchers = self._journal.state, self._host.watchers
@@ -170,10 +182,10 @@ class CallRunner:
             artifacts=len(state.artifacts),
         )
 
-    def _late(self, call: Call, ok: bool, value: Any) -> None:
+    def _late(self, call: Call, spec: ToolSpec, ok: bool, value: Any) -> None:
         if ok:
             result = value if isinstance(value, msgspec.Raw) else _json(value)
-            command = Late(call=call.id, ok=True, result=result)
+            command = Late(call=call.id, ok=True, result=capped(result, spec.result_bytes))
         else:
             found = classify(value, call.effect)
             if found.kind == "unsure":  # it is no news that nobody knows
@@ -184,17 +196,26 @@ class CallRunner:
         except RuntimeError:  # the loop is gone, and the process is about to be
             log.warning("call %s ended after its process's loop was closed", call.id)
             return
-        task = loop.create_task(self._write_late(command))
+        task = loop.create_task(self._write_late(command, call.attempt))
         _late_writes.add(task)
         task.add_done_callback(_late_writes.discard)
 
-    async def _write_late(self, command: Late) -> None:
+    async def _write_late(self, command: Late, attempt: int) -> None:
         run = self._journal.state.run
         try:
             seen = await load(self._store, run)
+            while _at_work(seen, command.call, attempt):  # its owner's word must stand first
+                if not await self._store.changed(run, seen.seq, LATE_S):
+                    break
+                seen = await load(self._store, run)
             await self._store.submit(run, seen, command, self._host.clock.now_us())
         except CairnError as error:
             log.warning("the late outcome of %s/%s is lost: %s", run, command.call, error)
+
+
+def _at_work(state: RunState, call_id: str, attempt: int) -> bool:
+    call = state.calls.get(call_id)
+    return call is not None and call.status is CallStatus.STARTED and call.attempt == attempt
 
 
 def _finish(tool: Tool[..., Any]) -> Finish:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 
@@ -15,3 +16,7 @@ class SystemClock:
     def monotonic_us(self) -> int:
         """Microseconds of a clock that never jumps."""
         return time.monotonic_ns() // 1_000
+
+    async def sleep(self, seconds: float) -> None:
+        """Let this much time pass."""
+        await asyncio.sleep(seconds)

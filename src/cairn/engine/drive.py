@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal
 
 from cairn.agent import Briefing, Crew, brief
@@ -21,7 +22,7 @@ from cairn.core.commands import Late
 from cairn.core.context import faults
 from cairn.core.decide import decide
 from cairn.core.lifecycle import CallStatus
-from cairn.core.messages import Record
+from cairn.core.messages import Record, clean
 from cairn.core.outcomes import lost_events
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
@@ -71,6 +72,7 @@ class Drive:
         self._store = store
         self._host = host
         self._run = state.run
+        self._epoch = claim.epoch
         self._crew = crew
         self._rules = crew.rules if crew is not None else NO_RULES
         self._flights = flights
@@ -89,7 +91,7 @@ class Drive:
         state = self._journal.state
         if not state.in_flight:
             return
-        dead = claim.previous in {"dead", "released"}
+        dead = claim.previous == "dead"  # who only gave it back may know of a frozen one before
         gone = {
             c.id: dead and not self._store.call_alive(self._run, c.id)
             for c in state.calls.values()
@@ -104,7 +106,7 @@ class Drive:
         host, journal = self._host, self._journal
         ends = host.clock.monotonic_us() + int(slice_s * 1e6) if slice_s else 0
         while not self._flights.stopping:
-            action = decide(journal.state, self._rules, host.clock.now_us())
+            action = decide(journal.state, self._rules, journal.tick())
             match action:
                 case Append():
                     journal.decide(action.events)
@@ -131,7 +133,7 @@ class Drive:
                         await self._land()
                     else:
                         await self._perform(action)
-        return await self._stop()
+        return await self.stop()
 
     def _waiting(self, action: Wait) -> Directive:
         kind: Literal["later", "wait"] = "later" if "retry_at" in action.reasons else "wait"
@@ -139,10 +141,7 @@ class Drive:
 
     async def _release(self) -> bool:
         """Write the rest and give the claim up; False when news made the decision stale."""
-        before = self._journal.state
-        if not await self._journal.flush(release=True):
-            return False
-        return self._journal.state.seq == before.seq
+        return await self._journal.flush(release=True)
 
     async def _land(self) -> None:
         """Make durable what is known, then take in what lands next or what others wrote."""
@@ -172,10 +171,8 @@ class Drive:
                 if not await self._calls.start(action, crew):
                     await self._land()
             case ProbeCall():
-                if f"probe {action.call}" in self._flights:
+                if not await self._calls.probe(action.call, crew):
                     await self._land()
-                else:
-                    await self._calls.probe(self._journal.state.calls[action.call], crew)
             case RunTask():
                 self._journal.decide([(action.step, action.event)])
                 if await self._journal.flush():
@@ -194,6 +191,7 @@ class Drive:
                 return
         state = journal.state
         text = await self._instructions(state, action, crew)
+        journal.tick()
         wrong = faults(state.messages[self._checked :])
         if wrong:
             journal.decide(
@@ -232,7 +230,27 @@ class Drive:
 
     # ---------------------------------------------------------------- stopping early
 
-    async def _stop(self) -> Directive:
+    async def fail(self, error: Exception) -> Directive:
+        """The runtime itself is at fault: keep what is known, and end the run with it."""
+        host, store, crew = self._host, self._store, self._crew
+        await self._flights.halt()
+        known = self._journal.unwritten()
+        for back in self._flights.landed():
+            with suppress(Exception):  # it may be this very outcome that is at fault
+                if crew is not None:
+                    known += events_for(back, self.state, crew, host.clock.now_us(), 0.0)
+        state = await load(store, self._run)
+        journal = OpenJournal(store, state, self._epoch, host.clock, host.watchers)
+        journal.record(known)
+        journal.record(lost_events(journal.state, self._rules, host.clock.now_us(), {}))
+        if journal.state.end is None:
+            message = f"{type(error).__name__}: {error}"[:500]
+            failed = ev.RunFailed(error_class=ErrorClass.INTERNAL, message=clean(message))
+            journal.record([(0, failed)])
+        await journal.close()
+        return Directive(kind="done", head=journal.head)
+
+    async def stop(self) -> Directive:
         """The driver is being stopped: end what is at work, record it, give the run back."""
         await self._flights.halt()
         crew, host, journal = self._crew, self._host, self._journal
@@ -241,7 +259,7 @@ class Drive:
                 break
             steps = events_for(back, journal.state, crew, host.clock.now_us(), host.jitter())
             journal.record([(step, _interrupted(event)) for step, event in steps])
-        await journal.flush(release=True)
+        await journal.close()
         return Directive(kind="more", head=journal.head)
 
     async def leave(self) -> None:
@@ -254,7 +272,7 @@ class Drive:
                     back, state, self._crew, self._host.clock.now_us(), self._host.jitter()
                 )
                 await self._hand_over([event for _, event in steps])
-        await self._hand_over(self._journal.unwritten_outcomes())
+        await self._hand_over([event for _, event in self._journal.unwritten()])
 
     async def _hand_over(self, events: list[ev.Event]) -> None:
         for event in events:

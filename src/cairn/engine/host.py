@@ -68,6 +68,11 @@ class Host:
             self._crews[name] = crew
         return crew
 
+    @property
+    def makes_deps(self) -> bool:
+        """Whether `deps` calls code of the deployment, which may take its time."""
+        return callable(self._deployment.deps)
+
     async def deps(self, state: RunState) -> Any:
         """What the tools of this run get as `ctx.deps`."""
         deps = self._deployment.deps

@@ -45,6 +45,7 @@ class OpenJournal:
         self._entries: list[ev.Entry] = []
         self._outcomes: list[tuple[int, ev.Event]] = []
         self._released = False
+        self._now = 0
 
     @property
     def dirty(self) -> bool:
@@ -58,30 +59,37 @@ class OpenJournal:
 
     def record(self, outcomes: Steps) -> None:
         """Take in what came back from outside; it is written come what may."""
+        now = self._clock.now_us()
         for step, outcome in outcomes:
             event = outcome
             try:
-                self._add(step, event)
+                self._add(step, event, now)
             except IllegalTransition:
                 event = _leftover(outcome)
-                self._add(step, event)
+                self._add(step, event, now)
             self._outcomes.append((step, event))
+
+    def tick(self) -> int:
+        """The instant that decisions are taken at from here on; their events say the same."""
+        self._now = max(self._clock.now_us(), self.state.at)
+        return self._now
 
     def decide(self, decisions: Steps) -> None:
         """Take in what was decided; void if the journal has moved meanwhile."""
         for step, event in decisions:
-            self._add(step, event)
+            self._add(step, event, self._now)
 
-    def _add(self, step: int, event: ev.Event) -> None:
+    def _add(self, step: int, event: ev.Event, at: int) -> None:
         state = self.state
-        entry = ev.Entry(
-            seq=state.seq + 1, at=max(self._clock.now_us(), state.at), event=event, step=step
-        )
+        entry = ev.Entry(seq=state.seq + 1, at=max(at, state.at), event=event, step=step)
         self.state = evolve(state, entry)
         self._entries.append(entry)
 
     async def flush(self, *, release: bool = False) -> bool:
         """Write what is not written; False when decisions were dropped on the way.
+
+        `release` gives the claim up in the same write, unless there is news: then False, and
+        the run is still ours, because something else may have to be done with it.
 
         Raises:
             Fenced: somebody else owns the run now.
@@ -97,6 +105,8 @@ class OpenJournal:
                 )
             except Moved:
                 intact = await self._catch_up() and intact
+                if release:
+                    return False
                 continue
             except StoreBusy:
                 busy += 1
@@ -109,6 +119,11 @@ class OpenJournal:
             self._outcomes = []
             self._show(entries)
         return intact
+
+    async def close(self) -> None:
+        """Write what came back and give the claim up, whatever news there is."""
+        while not await self.flush(release=True):
+            pass
 
     async def catch_up(self) -> bool:
         """Read what others wrote; False when decisions were dropped on the way."""
@@ -129,9 +144,9 @@ class OpenJournal:
             for entry in entries:
                 self._watchers.observe(run, entry)
 
-    def unwritten_outcomes(self) -> list[ev.Event]:
-        """Outcomes that a lost claim left without a place."""
-        return [event for _, event in self._outcomes]
+    def unwritten(self) -> list[tuple[int, ev.Event]]:
+        """Outcomes that have no place in the journal yet."""
+        return list(self._outcomes)
 
 
 def _leftover(event: ev.Event) -> ev.Event:

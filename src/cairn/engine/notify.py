@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from cairn.engine.result import Run, result_of
-from cairn.errors import CairnError, ConfigError
+from cairn.errors import ConfigError
 from cairn.ports import RunFilter, Store
 
 OnWait = Callable[[Run], Any] | Sequence[str] | str
@@ -48,10 +48,9 @@ class Notifier:
     async def waiting(self, store: Store, run: str) -> None:
         """Tell that this run waits; a failure is logged and hurts nobody."""
         for attempt in range(TRIES):
+            waiting = await result_of(store, run)
             try:
-                await self._tell(await result_of(store, run))
-            except CairnError:
-                raise
+                await self._tell(waiting)
             except Exception as error:  # a broken notifier must not stop runs
                 log.warning("on_wait failed for run %s: %s", run, error)
                 await asyncio.sleep(0.2 * 2**attempt)

@@ -18,7 +18,7 @@ from cairn.engine.backs import ModelBack, ProbeBack, TaskBack, ToolBack
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.errors import ErrorClass, ModelError
-from cairn.ports import Clock, Delta, Discard, ModelRequest, ToolSchema
+from cairn.ports import Clock, Delta, Discard, ModelReply, ModelRequest, ToolSchema
 from cairn.tools.context import Context
 from cairn.tools.outcome import classify
 from cairn.tools.runner import Finish, Finished, Running, start
@@ -60,7 +60,9 @@ class ModelCall:
         """Make it; what the other side does wrong comes back as a fault."""
         watched = self._watchers.watched(self._request.run)
         try:
-            reply = await self._model.request(self._request, self._on_delta if watched else None)
+            outcome = _reply(
+                await self._model.request(self._request, self._on_delta if watched else None)
+            )
         except ModelError as error:
             return self._failed(
                 Fault(
@@ -77,15 +79,11 @@ class ModelCall:
         except Exception as error:  # an adapter's own fault is the run's, not the process's
             said = f"the model adapter failed: {type(error).__name__}: {error}"
             return self._failed(Fault(error_class=ErrorClass.INTERNAL, message=said))
-        outcome = Reply(
-            parts=reply.parts,
-            calls=tuple((c.name, c.arguments, c.id) for c in reply.calls),
-            finish=reply.finish,
-            usage=reply.usage,
-            request_id=reply.request_id,
-            first_token_us=reply.first_token_us,
+        return ModelBack(
+            outcome=outcome,
+            latency_us=self._clock.monotonic_us() - self._begun,
+            discard=self._discard,
         )
-        return ModelBack(outcome=outcome, latency_us=self._clock.monotonic_us() - self._begun)
 
     def stopped(self, reason: Reason) -> ModelBack:
         """What is recorded when it was ended early."""
@@ -97,17 +95,32 @@ class ModelCall:
         return self._failed(fault)
 
     def _failed(self, fault: Fault) -> ModelBack:
+        self._discard()
+        return ModelBack(outcome=fault, latency_us=self._clock.monotonic_us() - self._begun)
+
+    def _discard(self) -> None:
+        """What was shown of this attempt is void, if anything was."""
         request = self._request
         if self._shown:
             void = Discard(run=request.run, step=request.step, attempt=request.attempt)
             self._watchers.observe(request.run, void)
-        return ModelBack(outcome=fault, latency_us=self._clock.monotonic_us() - self._begun)
 
     def _on_delta(self, text: str) -> None:
         request = self._request
         self._shown = True
         delta = Delta(run=request.run, step=request.step, attempt=request.attempt, text=text)
         self._watchers.observe(request.run, delta)
+
+
+def _reply(reply: ModelReply) -> Reply:
+    return Reply(
+        parts=reply.parts,
+        calls=tuple((c.name, c.arguments, c.id) for c in reply.calls),
+        finish=reply.finish,
+        usage=reply.usage,
+        request_id=reply.request_id,
+        first_token_us=reply.first_token_us,
+    )
 
 
 def _offered(state: RunState, crew: Crew) -> tuple[ToolSchema, ...]:
@@ -235,13 +248,10 @@ async def perform_probe(running: Running, call: Call) -> ProbeBack:
 async def perform_task(state: RunState, crew: Crew, action: RunTask, clock: Clock) -> TaskBack:
     """Run a completion check on the answer."""
     begun = clock.monotonic_us()
-    answer = Answer(run=state.run, text=state.answer_text)
-    if crew.output is not None:
-        answer = Answer(
-            run=state.run, text=answer.text, output=crew.output.parse(state.answer_text)
-        )
     name = action.event.name
     try:
+        output = crew.output.parse(state.answer_text) if crew.output is not None else None
+        answer = Answer(run=state.run, text=state.answer_text, output=output)
         said = crew.agent.checks[name](answer)
         if inspect.isawaitable(said):
             said = await said

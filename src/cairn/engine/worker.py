@@ -8,6 +8,7 @@ import logging
 from cairn.core.state import RunState
 from cairn.engine.advance import carry
 from cairn.engine.client import settled
+from cairn.engine.drive import Directive
 from cairn.engine.host import Host
 from cairn.engine.notify import Notifier
 from cairn.errors import CairnError
@@ -44,16 +45,35 @@ async def drive(
                 if settled(info):
                     if notifier is not None:
                         await notifier.waiting(store, run)
+                        info = await store.info(run)
+                        if not settled(info):  # decided while people were being told
+                            continue
                     return state if state is not None and info.head == state.seq else None
             case "later":
-                wait_us = directive.until - host.clock.now_us()
-                await store.changed(run, directive.head, max(wait_us / 1e6, 0.001))
+                await _until(store, run, directive, host)
                 if host.draining:
                     return None
             case "busy":
-                if settled(info):
+                if settled(info) or host.draining:
                     return None
                 await store.changed(run, info.head, POLL_S)
+
+
+async def _until(store: Store, run: str, directive: Directive, host: Host) -> None:
+    """Wait for the directive's time, for news of the run, or for this process to drain."""
+    seconds = max((directive.until - host.clock.now_us()) / 1e6, 0.001)
+    time_up = asyncio.ensure_future(host.clock.sleep(seconds))
+    try:
+        while not time_up.done() and not host.draining:
+            news = asyncio.ensure_future(store.changed(run, directive.head, POLL_S))
+            try:
+                await asyncio.wait({time_up, news}, return_when=asyncio.FIRST_COMPLETED)
+                if news.done() and news.result():
+                    return
+            finally:
+                news.cancel()
+    finally:
+        time_up.cancel()
 
 
 class Worker:
@@ -128,9 +148,12 @@ class Worker:
 
     async def _land(self) -> None:
         """Let what is in flight come to its end; nothing new is started meanwhile."""
-        self._host.draining = True
-        while self._active:
-            await asyncio.wait(set(self._active.values()))
+        before, self._host.draining = self._host.draining, True
+        try:
+            while self._active:
+                await asyncio.wait(set(self._active.values()))
+        finally:
+            self._host.draining = before
 
     def stop(self) -> None:
         """Start nothing new; `work` returns when what is in flight has landed."""

@@ -7,9 +7,6 @@ class TestMyStore(StoreContract):
     def freeze(self, store): ...  # it lives, but was not heard of for too long
 """
 
-
-
-
 from __future__ import annotations
 
 from cairn.testing.store_claims import ClaimPromises

@@ -2,7 +2,6 @@
 
 # ruff: noqa: S101 - a contract asserts
 
-
 from __future__ import annotations
 
 from cairn.core.commands import Resolve

@@ -81,7 +81,7 @@ class Story:
             seq = self.state.seq + 1
             entry = Entry(
                 seq=seq,
-                at=START + seq * TICK if at is None else at,
+                at=max(self.state.at, START + seq * TICK) if at is None else at,
                 event=event,
                 step=self.state.step if step is None else step,
             )
