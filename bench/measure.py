@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Self
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One measurement beside its target.

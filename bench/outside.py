@@ -47,7 +47,7 @@ def _traced(turns: int) -> tuple[int, int] | None:
         log = Path(folder) / "trace"
         command = ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(log)]
         command += [sys.executable, str(HERE / "sections.py"), "turns", folder, str(turns)]
-        done = subprocess.run(command, check=False, capture_output=True, timeout=120)  # noqa: S603 - our own file
+        done = subprocess.run(command, check=False, capture_output=True, timeout=120)
         if done.returncode or not log.exists():
             return None
         return _sorted_out(SYNC.findall(log.read_text(encoding="utf-8", errors="replace")))
@@ -56,7 +56,7 @@ def _traced(turns: int) -> tuple[int, int] | None:
 def _shimmed(turns: int) -> tuple[int, int]:
     with tempfile.TemporaryDirectory(prefix="cairn-bench-") as folder:
         command = [sys.executable, str(HERE / "syncs.py"), folder, str(turns)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own file
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
         return _sorted_out(done.stdout.split())
 
 
@@ -65,7 +65,7 @@ def _sorted_out(paths: list[str]) -> tuple[int, int]:
     return log, len(paths) - log
 
 
-# ---------------------------------------------------------------- imports
+# ---------------------------------------------------------------- what importing costs
 
 IMPORTS = {
     "cairn": "import cairn",
@@ -81,7 +81,9 @@ def imports(rounds: int = 9) -> list[Row]:
     for number in range(rounds + 1):
         for name, statement in IMPORTS.items():
             command = [sys.executable, "-c", TIMED.format(statement)]
-            done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)  # noqa: S603, E501 - our own words
+            done = subprocess.run(
+                command, check=True, capture_output=True, text=True, env=os.environ
+            )
             if number:  # the first round writes bytecode
                 found[name].append(float(done.stdout))
     medians = {name: statistics.median(values) * 1000 for name, values in found.items()}

@@ -1,8 +1,9 @@
 """`make bench`: measures what Cairn costs, and prints every figure beside its target.
 
 Figures are CPU time or ratios to a loop written by hand, taken in turns in the same minutes, so
-that a shared machine does not decide. Each section runs in a process of its own. Takes under
-four minutes; `--only memory,durable` takes less, `--json` writes rows for a program.
+that a shared machine does not decide. Each section runs in a process of its own. Takes a minute
+of CPU and under four minutes of a busy machine; `--only memory,durable` takes less, `--json`
+writes rows for a program.
 
 `bench/store_contention.py` goes deeper into several processes on one file; it runs by itself.
 """
@@ -49,7 +50,8 @@ def main() -> int:
             rows += OUTSIDE[name]() if name in OUTSIDE else section(name)
         except (subprocess.SubprocessError, ValueError, OSError) as error:
             broken.append(f"{name}: {said(error)}")
-    sys.stderr.write("\r" + " " * 12 + "\r")
+    if not asked.json:
+        sys.stderr.write("\r" + " " * 12 + "\r")
     if asked.json:
         found = {"machine": machine(), "rows": [row.as_dict() for row in rows], "broken": broken}
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
@@ -61,7 +63,7 @@ def main() -> int:
 def section(name: str) -> list[Row]:
     """The rows of a section, measured in a process of its own."""
     command = [sys.executable, str(HERE / "sections.py"), name]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECTION_S)  # noqa: S603 - our own file
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECTION_S)
     fields = ("group", "what", "value", "unit", "bound", "least", "note")
     return [Row(**{field: row[field] for field in fields}) for row in json.loads(done.stdout)]
 

@@ -29,14 +29,12 @@ from measure import (
 )
 from workloads import (
     KB,
-    ROOM,
     arguments_text,
     bare,
     cairn_run,
     checked,
     grouped,
     make_agent,
-    result_text,
     two_commits,
 )
 
@@ -133,8 +131,8 @@ def growth(folder: Path) -> list[Row]:
 
     rows: list[Row] = []
     for what, make, sizes, rounds in (
-        ("in memory", memory_run, (100, 1000, 10_000), 3),
-        ("SQLite", file_run, (100, 500, 2000), 3),
+        ("in memory", memory_run, (100, 1000, 10_000), 2),
+        ("SQLite", file_run, (100, 500, 2000), 2),
     ):
         found = interleaved({str(n): make(n) for n in sizes}, rounds)
         points = {int(n): cpu(costs) for n, costs in found.items()}
@@ -163,7 +161,7 @@ def size(folder: Path) -> list[Row]:
     length fill pages well or badly as it happens.
     """
     rows: list[Row] = []
-    for bytes_, turns in ((SMALL, 10_000), (KB, 3000)):
+    for bytes_, turns in ((SMALL, 10_000), (KB, 2000)):
         path = folder / f"{bytes_}.db"
         window = turns // 10
         marks = (10, 10 + window, turns - window - 1, turns - 1)
@@ -184,8 +182,8 @@ def size(folder: Path) -> list[Row]:
         rows.append(
             Row(
                 group="size",
-                what=f"growth of that from turn 10 to {turns:,}",
-                value=(late / early - 1) * 100,
+                what=f"change of that from turn 10 to {turns:,}",
+                value=abs(late / early - 1) * 100,
                 unit="%",
                 bound=3,
             )
@@ -236,9 +234,8 @@ def crowd(folder: Path) -> list[Row]:
             added.append(peak_rss_mb() - before)
         return meter.cost
 
-    asyncio.run(cairn())  # the first round's memory is what counts: later ones reuse it
     floor = lambda: grouped(folder / f"{next(number)}.log", RUNS, STEPS, KB)  # noqa: E731
-    found = interleaved({"cairn": cairn, "floor": floor}, 3)
+    found = interleaved({"cairn": cairn, "floor": floor}, 2)
     pairs = zip(found["cairn"], found["floor"], strict=True)
     times = statistics.median(theirs.wall_s / ours.wall_s for ours, theirs in pairs)
     turns = RUNS * STEPS
@@ -264,7 +261,7 @@ def crowd(folder: Path) -> list[Row]:
         Row(
             group="crowd",
             what="peak memory beyond the process before",
-            value=added[0],
+            value=added[0],  # of the first round: later ones use its memory again
             unit="MB",
             bound=60,
         ),
@@ -284,7 +281,7 @@ def resume(folder: Path) -> list[Row]:
         made = folder / f"made-{steps}"
         made.mkdir()
         command = [sys.executable, __file__, "die", str(made), str(steps)]
-        subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - our own file
+        subprocess.run(command, check=False, capture_output=True)
         costs: list[Cost] = []
         for attempt in range(6):
             copy = folder / f"copy-{steps}-{attempt}"
@@ -292,7 +289,8 @@ def resume(folder: Path) -> list[Row]:
             costs.append(asyncio.run(_go_on(copy, steps)))
         costs = costs[1:]
         bound = 50 + 0.05 * steps
-        for what, value in (("CPU", cpu(costs)), ("wall time", wall(costs))):
+        best = min(cost.wall_s for cost in costs)  # wall time is other people's as well
+        for what, value, how in (("CPU", cpu(costs), "median"), ("wall time", best, "best")):
             rows.append(
                 Row(
                     group="resume",
@@ -300,7 +298,7 @@ def resume(folder: Path) -> list[Row]:
                     value=value * 1000,
                     unit="ms",
                     bound=bound,
-                    note="killed in a tool; until the result is there",
+                    note=f"killed in a tool; until the result is there; {how} of 5",
                 )
             )
     return rows

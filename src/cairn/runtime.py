@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
@@ -29,7 +30,7 @@ from cairn.engine.notify import Notifier, OnWait
 from cairn.engine.portal import Portal
 from cairn.engine.result import Run, result_of, run_of
 from cairn.engine.stream import stream_run
-from cairn.engine.worker import Worker, drive
+from cairn.engine.worker import POLL_S, Worker, drive
 from cairn.errors import CairnError, ConfigError, IllegalTransition, SessionBusy, UnknownRun
 from cairn.ports import Clock, Observed, RunFilter, RunInfo, Store
 from cairn.store import open_store
@@ -194,6 +195,8 @@ class Runtime:
                     await self.client.submit(last.run, cmd.Queue(parts=parts_of(text)), who.id)
                 except IllegalTransition:
                     continue  # it has just ended: a new run takes the message in
+                if last.agent not in self.host.agents:
+                    return await self.get_async(last.run)  # for whoever drives it
                 return await self.drive_async(last.run)
             name = agent or (last.agent if last is not None else "")
             task = self._task(name, text, who, session, None, None, "ask")
@@ -285,18 +288,21 @@ class Runtime:
         limits: Limits | None = None,
         kind: TaskKind | None = None,
         approvals: Literal["ask", "none"] = "ask",
-    ) -> AsyncIterator[Observed]:
+    ) -> AsyncGenerator[Observed]:
         """As `run`, but yield what happens: `Entry`, `Delta`, `Discard`, `Progress`."""
         task = self._task(agent, input, principal, session, limits, kind, approvals)
         run = await self.client.start(task, id)
-        async for what in self.watch_async(run):
-            yield what
+        async with aclosing(self.watch_async(run)) as happening:
+            async for what in happening:
+                yield what
 
-    async def watch_async(self, run: str, after: int = 0) -> AsyncIterator[Observed]:
+    async def watch_async(self, run: str, after: int = 0) -> AsyncGenerator[Observed]:
         """Drive a run and yield what happens, from the event after `after` on."""
         self._asked.add(run)
-        async for what in stream_run(self.store, run, self.host, self._notifier, after):
-            yield what
+        happening = stream_run(self.store, run, self.host, self._notifier, after)
+        async with aclosing(happening):  # who leaves early also ends the driving
+            async for what in happening:
+                yield what
 
     def stream(self, agent: str, input: Given, **options: Any) -> Iterator[Observed]:
         """As `run`, but yield what happens: `Entry`, `Delta`, `Discard`, `Progress`."""
@@ -378,7 +384,10 @@ class Runtime:
     async def cancel_async(self, run: str, reason: str = "", *, by: str = "") -> Run:
         """End a run and wait until it has ended; needs no agent. Ended runs stay as they are."""
         await self.client.submit(run, cmd.Cancel(reason=reason), by)
-        await drive(self.store, run, self.host)
+        while (info := await self.store.info(run)).status not in ENDED:
+            await drive(self.store, run, self.host)  # a paused run counts as settled before its end
+            if not self.host.draining:
+                await self.store.changed(run, info.head, POLL_S)
         return await self.get_async(run)
 
     async def retry_async(self, run: str, *, id: str = "", limits: Limits | None = None) -> Run:

@@ -15,6 +15,7 @@ from cairn.core.limits import Limits
 from cairn.core.messages import CallPart
 from cairn.core.rules import Problem, Rules, ToolSpec
 from cairn.core.state import RunState
+from cairn.errors import ErrorClass
 
 WORK = (ev.ToolStarted, ev.ModelRequested, ev.StepStarted)
 TOLD = (ev.ModelFailed, ev.ModelRejected, ev.StepFailed)
@@ -236,7 +237,7 @@ class Laws:
         if not call.attempts:
             self.first_starts += 1
             call.first_start = entry.at
-        call.attempts, call.open, call.tool = event.attempt, True, tool
+        call.attempts, call.open, call.tool, call.doubt = event.attempt, True, tool, False
         call.recovery, call.effect = event.recovery, event.effect
 
     def _authorised(
@@ -288,6 +289,7 @@ class Laws:
             call.tool = event.switch_to
         elif event.disposition in {"takeover", "ask_user"}:
             call.person = True
+            call.shadow |= event.error_class is ErrorClass.IN_DOUBT
         elif event.disposition != "retry":
             self._close(call, erred=True)
         self.ending |= event.disposition == "end"

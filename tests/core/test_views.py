@@ -1,15 +1,18 @@
 """Views for people: a timeline loses nothing and agrees with the state; changes are the moves."""
 
+import itertools
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
+from tests.core.play import DAY, SECOND, Play, rules_of, tool
+from tests.core.test_core_machine import CoreMachine
 
 from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.evolve import fold
-from cairn.core.lifecycle import MOVES, CallStatus, Status
+from cairn.core.lifecycle import CLOSED, MOVES, CallStatus, Status
 from cairn.core.limits import Limits, Usage
 from cairn.core.messages import PlanItem, Source, Text
 from cairn.core.outcomes import Reply
@@ -18,8 +21,6 @@ from cairn.core.views import changes, timeline
 from cairn.core.views_shapes import CallView, RunView
 from cairn.core.views_words import money, short, span, words
 from cairn.errors import CorruptJournal, ErrorClass
-from tests.core.play import DAY, SECOND, Play, rules_of, tool
-from tests.core.test_core_machine import CoreMachine
 
 NOT_NOTED = (
     ev.RunCreated,
@@ -67,23 +68,20 @@ def check(view: RunView, journal: list[ev.Entry]) -> None:
         isinstance(e, ev.InputRequested) and bool(e.call) for e in events
     )
     settled = sum(len(c.settlements) for c in calls.values())
-    assert settled == count(ev.ToolResolved, ev.ToolLate)
+    strays = sum(isinstance(e, ev.ToolLate) and e.call not in calls for e in events)
+    assert settled == count(ev.ToolResolved, ev.ToolLate) - strays
     notes = [note for step in view.steps for note in step.notes] + list(view.notes)
     asked = {c.question.n for c in calls.values() if c.question}
     noted = [e for e in events if not isinstance(e, NOT_NOTED)]
+    noted += [e for e in events if isinstance(e, ev.ToolLate) and e.call not in calls]
     noted = [e for e in noted if getattr(e, "n", 0) not in asked]
     assert sorted(n.name for n in notes) == sorted(e.NAME for e in noted)
     for call in state.calls.values():
-        never = state.end is not None and call.status not in {
-            *(CallStatus.STARTED, CallStatus.UNKNOWN, CallStatus.TAKEOVER),
-            *(s for s in CallStatus if call.closed and s is call.status),
-        }
-        assert calls[call.id].status is (CallStatus.CANCELLED if never else call.status)
-        if not never and call.result and call.status is CallStatus.COMPLETED:
-            assert calls[call.id].result or call.result == "Settled: it did happen."
+        assert calls[call.id].status is call.status
     for call in calls.values():
         if call.id not in state.calls:
-            assert call.status.value in {"completed", "failed", "rejected", "denied"}
+            assert call.status in CLOSED
+        assert bool(call.ended_at) is (call.status in CLOSED)
 
 
 # ---------------------------------------------------------------- the timeline
@@ -277,7 +275,7 @@ def test_changes_are_the_moves_of_the_status_with_their_cause() -> None:
         ("completed", "run.completed", ""),
     ]
     assert moves[2].waits == ("approval",)
-    assert all((a.after, b.after) in MOVES for a, b in zip(moves, moves[1:], strict=False))
+    assert all((a.after, b.after) in MOVES for a, b in itertools.pairwise(moves))
     assert told(play).changes == moves
 
 
@@ -294,7 +292,9 @@ class ViewMachine(CoreMachine):
 
 
 TestAnyHistory = ViewMachine.TestCase
-TestAnyHistory.settings = settings(max_examples=30, deadline=None)
+TestAnyHistory.settings = settings(
+    max_examples=30, deadline=None, phases=(Phase.generate,), report_multiple_bugs=False
+)
 
 
 # ---------------------------------------------------------------- words

@@ -125,10 +125,9 @@ def test_the_demo_survives_two_kills_and_every_check_holds(tmp_path: Path) -> No
     done = demo(TICKETS_HOME=str(tmp_path / "home"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "NOT SO" not in done.stdout
-    checks = re.search(r"(\d+) of (\d+) checks hold \((\d+\.\d) s\)", done.stdout)
+    checks = re.search(r"(\d+) of (\d+) checks hold \(", done.stdout)
     assert checks
     assert checks[1] == checks[2]
-    assert float(checks[3]) < 20
     assert done.stdout.count("SIGKILL process") == 2
     assert "\x1b[" not in done.stdout
     replies = sorted(path.name for path in (tmp_path / "home" / "outbox").glob("T-*.md"))

@@ -77,8 +77,9 @@ def decode(number: int, version: int, data: bytes) -> Event:
 
 def header(run: str, entry: Entry, number: int, version: int) -> bytes:
     """What of a row is hashed beside its data; one line a field."""
-    fields = (run, entry.seq, entry.at, entry.step, entry.actor, number, version)
-    return "\n".join(map(str, fields)).encode()
+    return (
+        f"{run}\n{entry.seq}\n{entry.at}\n{entry.step}\n{entry.actor}\n{number}\n{version}"
+    ).encode()
 
 
 def seal(run: str, entry: Entry, salt: bytes, previous: bytes) -> Row:

@@ -112,6 +112,7 @@ def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
                 return None
             return ev.RunCancelRequested(reason=command.reason)
         case Late():
+            _known(state, command.call)
             return ev.ToolLate(
                 call=command.call,
                 ok=command.ok,

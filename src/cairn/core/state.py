@@ -121,7 +121,7 @@ class RunState(Record, gc=True):
     excess: str = ""
     """A limit that a refused call would have passed; the run ends when its turn is closed."""
 
-    messages: History[Message] = History()
+    messages: History[Message] = msgspec.field(default_factory=History)
     tokens: int = 0
     """Estimated size of the messages, corrected by what providers measured."""
     blocks: dict[str, str] = {}
@@ -160,7 +160,7 @@ class RunState(Record, gc=True):
     guard: Guard = Guard()
     plan: tuple[PlanItem, ...] = ()
     sources: int = 0
-    artifacts: History[int] = History()
+    artifacts: History[int] = msgspec.field(default_factory=History)
     """Seq of the event that made each artifact."""
     degraded: tuple[str, ...] = ()
 

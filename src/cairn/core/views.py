@@ -15,7 +15,6 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.evolve import evolve
 from cairn.core.evolve_calls import plain
-from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import Reasoning, calls_of, text_of
 from cairn.core.state import RunState
 from cairn.core.views_calls import CALL_TELLERS
@@ -30,8 +29,6 @@ from cairn.core.views_shapes import (
 )
 
 replace = msgspec.structs.replace
-_S = CallStatus
-_NEVER_STARTED = frozenset({_S.REQUESTED, _S.ASKING, _S.QUESTION, _S.APPROVED, _S.RETRYING})
 
 
 def timeline(entries: Iterable[ev.Entry], run: str = "") -> RunView:
@@ -45,6 +42,7 @@ def timeline(entries: Iterable[ev.Entry], run: str = "") -> RunView:
     for entry in entries:
         told.move(entry)
         _TELLERS.get(type(entry.event), noted)(told, entry, entry.event)
+        told.agree(entry)
     return told.view()
 
 
@@ -75,9 +73,6 @@ def _forked(told: Timeline, entry: ev.Entry, event: ev.RunForked) -> None:
 
 def _ended(told: Timeline, entry: ev.Entry, event: ev.Event) -> None:
     told.ended_at = entry.at
-    for call in tuple(told.calls.values()):
-        if call.status in _NEVER_STARTED:
-            told.calls[call.id] = replace(call, status=_S.CANCELLED, ended_at=entry.at)
 
 
 def _task_started(told: Timeline, entry: ev.Entry, event: ev.StepStarted) -> None:

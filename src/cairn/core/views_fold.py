@@ -57,6 +57,14 @@ class Timeline:
         if self.state.status is not before:
             self.changes.append(change_of(before, self.state, entry))
 
+    def agree(self, entry: ev.Entry) -> None:
+        """Calls of the open turn stand as the state says, whatever an event meant for them."""
+        for call in self.state.calls.values():
+            known = self.calls.get(call.id)
+            if known is not None and known.status is not call.status:
+                ended = entry.at if call.closed else 0
+                self.calls[call.id] = replace(known, status=call.status, ended_at=ended)
+
     # ------------------------------------------------------------ places
 
     def step(self, entry: ev.Entry, **fields: Any) -> StepView:

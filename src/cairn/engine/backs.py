@@ -95,9 +95,12 @@ def events_for(back: Back, state: RunState, crew: Crew, now: int, jitter: float)
         case TaskBack() if back.ok:
             return [(back.step, ev.StepCompleted(duration_us=back.duration_us))]
         case TaskBack():
+            subject = f"step:{state.task.name if state.task is not None else ''}"
+            last = state.repairs.get(subject, 0) >= crew.rules.repairs
             failed = ev.StepFailed(
                 error_class=ErrorClass.MALFORMED_OUTPUT,
                 message=clean(back.message)[:2000],
+                disposition="end" if last else "repair",
                 duration_us=back.duration_us,
             )
             return [(back.step, failed)]

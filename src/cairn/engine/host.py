@@ -78,12 +78,17 @@ class Host:
         deps = self._deployment.deps
         if not callable(deps):
             return deps
-        takes = len(inspect.signature(deps).parameters)
-        if takes > 1:
+        needed = sum(map(_is_needed, inspect.signature(deps).parameters.values()))
+        if needed > 1:
             raise ConfigError(
                 "Runtime.deps",
-                f"the factory takes {takes} arguments",
+                f"the factory needs {needed} arguments",
                 "Give a function of one Principal, or of nothing",
             )
-        made = deps(state.principal) if takes else deps()
+        made = deps(state.principal) if needed else deps()
         return await made if inspect.isawaitable(made) else made
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    various = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    return parameter.default is inspect.Parameter.empty and parameter.kind not in various

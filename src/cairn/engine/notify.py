@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -89,6 +88,8 @@ class Notifier:
 
 
 def _post(url: str, payload: bytes) -> None:
+    import urllib.request  # with all of ssl behind it: only for who uses a webhook
+
     request = urllib.request.Request(  # noqa: S310 - the scheme was checked at construction
         url, data=payload, headers={"Content-Type": "application/json"}, method="POST"
     )

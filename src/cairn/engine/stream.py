@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from cairn.core.events import Entry
 from cairn.engine.host import Host
@@ -18,7 +18,7 @@ POLL_S = 0.25
 
 async def stream_run(
     store: Store, run: str, host: Host, notifier: Notifier | None, after: int
-) -> AsyncIterator[Observed]:
+) -> AsyncGenerator[Observed]:
     """Yield every event after `after` exactly once and in order, and deltas between them.
 
     Ends when the run is over or waits for people. Closing the iterator early stops driving the

@@ -140,8 +140,11 @@ class Worker:
     async def _drive(self, run: str) -> None:
         try:
             await drive(self._store, run, self._host, self._notifier)
-        except CairnError as error:
-            log.warning("run %s is left alone for %g s: %s", run, BACKOFF_S, error)
+        except Exception as error:  # one run's agent must not stop the others, nor spin
+            known = isinstance(error, CairnError)
+            log.warning(
+                "run %s is left alone for %g s: %s", run, BACKOFF_S, error, exc_info=not known
+            )
             self._left_alone[run] = asyncio.get_running_loop().time() + BACKOFF_S
         finally:
             del self._active[run]

@@ -76,7 +76,7 @@ class Scripted:
         line: Any = self._cue(request.turn)
         if callable(line):
             line = line(request)
-            if inspect.isawaitable(line):
+            if not isinstance(line, ReplyCall | str | ModelReply) and inspect.isawaitable(line):
                 line = await line
         if isinstance(line, ModelError):
             raise line

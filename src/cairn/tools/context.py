@@ -30,7 +30,6 @@ class Context(Generic[Deps]):
         run_id, session, step, call_id, attempt: Where in the trace the call stands.
         tool: Name of the tool that runs (a fallback has its own).
         principal: For whom the run works.
-        key: Idempotency key: the same for every attempt of the call, for this call only.
         deps: The deployment's own objects, typed.
         timeout_s: How long the attempt may take, in seconds; None for as long as it likes.
         deadline: When its time is up, in seconds of `monotonic`.
@@ -38,6 +37,7 @@ class Context(Generic[Deps]):
 
     __slots__ = (
         "_closed",
+        "_key",
         "_lock",
         "_processes",
         "artifact",
@@ -47,7 +47,6 @@ class Context(Generic[Deps]):
         "deadline",
         "deps",
         "facts",
-        "key",
         "lock_path",
         "monotonic",
         "on_progress",
@@ -69,12 +68,12 @@ class Context(Generic[Deps]):
         attempt: int = 1,
         tool: str = "",
         principal: Principal = NOBODY,
-        key: str = "",
+        key: str | Callable[[], str] = "",
         deps: Deps = None,  # type: ignore[assignment] # - a tool without deps never reads them
         timeout_s: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         on_progress: OnProgress | None = None,
-        lock_path: str = "",
+        lock_path: str | Callable[[], str] = "",
         artifact: ReadArtifact | None = None,
         artifacts: int = 0,
     ) -> None:
@@ -84,7 +83,8 @@ class Context(Generic[Deps]):
 
             on_progress: Called with message and fraction in whatever thread the tool runs; must
                 return at once.
-            lock_path: Lock file that child processes hold as long as they live; empty for none.
+            key, lock_path: The value, or a function that makes it when it is first wanted.
+                The lock file is held by child processes as long as they live; empty for none.
             artifact: Reads name and text of an artifact of the run; None if there is none.
             artifacts: How many there are: a1, a2, …
 
@@ -98,7 +98,7 @@ class Context(Generic[Deps]):
         self.attempt = attempt
         self.tool = tool
         self.principal = principal
-        self.key = key
+        self._key = key
         self.deps = deps
         self.timeout_s = timeout_s
         self.deadline = None if timeout_s is None else monotonic() + timeout_s
@@ -111,6 +111,13 @@ class Context(Generic[Deps]):
         self._processes: set[Process] = set()
         self._closed = False
         self._lock = threading.Lock()
+
+    @property
+    def key(self) -> str:
+        """Idempotency key: the same for every attempt of the call, for this call only."""
+        if callable(self._key):
+            self._key = self._key()
+        return self._key
 
     def remaining(self) -> float | None:
         """Seconds until the deadline, 0 when it has passed, None when there is none."""
@@ -213,8 +220,9 @@ class Context(Generic[Deps]):
         env: Mapping[str, str] | None,
         max_output: int,
     ) -> Process:
+        lock_path = self.lock_path() if callable(self.lock_path) else self.lock_path
         process = Process(
-            argv, input=input, cwd=cwd, env=env, max_output=max_output, lock_path=self.lock_path
+            argv, input=input, cwd=cwd, env=env, max_output=max_output, lock_path=lock_path
         )
         with self._lock:
             if self._closed:  # not NotDone: what the tool did before may well have happened

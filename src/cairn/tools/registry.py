@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator
-from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
 
@@ -75,7 +74,14 @@ def _named(name: str) -> Iterator[AnyTool]:
     yield from _of_module(module)
 
 
-def _loaded(offered: EntryPoint) -> Iterator[AnyTool]:
+def entry_points(*, group: str, name: str = "") -> Iterable[Any]:
+    """Installed entry points; the machinery is loaded only when something is wanted from it."""
+    from importlib.metadata import entry_points as look_up
+
+    return look_up(group=group, name=name) if name else look_up(group=group)
+
+
+def _loaded(offered: Any) -> Iterator[AnyTool]:
     try:
         loaded = offered.load()
     except Exception as error:  # importing runs the package's own code, which may raise anything

@@ -55,7 +55,8 @@ def remove(tx: Transaction, chosen: Sequence[tuple[str, int]], now: int, salts: 
         tx.extend(store, prepare(store.id, (entry,), salts))
         _delete(tx, line)
         removed.append(run)
-    tx.connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})")
+    vacuum = f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})"
+    tx.connection.execute(vacuum).fetchall()  # it frees a page with every step
     return removed
 
 

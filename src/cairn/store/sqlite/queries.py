@@ -64,7 +64,7 @@ def runs(connection: apsw.Connection, owners: Owners, where: RunFilter) -> list[
     wanted = {
         "status IN (SELECT value FROM json_each(?))": _json(where.status) if where.status else "",
         "agent = ?": where.agent,
-        "session = ?": where.session,
+        "session = ? AND session <> ''": where.session,  # as the index has it
         "principal = ?": where.principal,
     }
     terms = " AND ".join(["no > 0", *(term for term, value in wanted.items() if value)])
@@ -84,7 +84,7 @@ def runnable(
     """Runs that could be driven now and are not, oldest first."""
     alive = sorted(_alive(connection, owners))
     found: Any = connection.execute(
-        "SELECT id FROM run WHERE due <= ? "
+        "SELECT id FROM run INDEXED BY run_due WHERE due <= ? "
         "AND (cancel OR agent IN (SELECT value FROM json_each(?))) "
         "AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(?))) "
         "ORDER BY no LIMIT ?",

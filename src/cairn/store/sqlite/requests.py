@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal, final
 
 from cairn.core.codec import GENESIS
 from cairn.core.commands import Command
@@ -19,7 +19,6 @@ from cairn.core.index import Index, index_of
 from cairn.core.state import RunState
 from cairn.errors import Fenced, Moved, SessionBusy, UnknownRun
 from cairn.ports import Claim, NewRun, RunInfo
-from cairn.store.retention import ENDED_VALUES
 from cairn.store.sqlite.journal import Salts, asks_to_cancel, entries_of, hash_at, prepare
 from cairn.store.sqlite.lines import Line, info_of
 from cairn.store.sqlite.pruning import remove
@@ -40,6 +39,11 @@ class Request(ABC):
     def withdrawn(self) -> bool:
         """Whether its caller was cancelled before it was taken."""
         return self.future.cancelled()
+
+    def forsaken(self) -> None:
+        """Its caller was cancelled; the answer may be there already, just not looked at."""
+        if self.future.done() and not self.future.cancelled() and not self.future.exception():
+            self.unheard(self.future.result())
 
     def unheard(self, result: object) -> None:  # noqa: B027 - most have nothing to take back
         """It was done, but its caller was cancelled meanwhile and will never know."""
@@ -76,6 +80,8 @@ class Append(Request):
         line = tx.line(self.run)
         prepared = self.prepared
         if self.epoch != line.epoch or not self.epoch:
+            if line.owner != tx.owners.token:
+                tx.driven.discard(self.run)
             raise Fenced(f"run {self.run!r} was claimed by another owner since")
         if prepared and prepared[0].seq != line.head + 1:
             raise Moved(f"run {self.run!r} is at event {line.head}")
@@ -195,6 +201,7 @@ class Take(Request):
         return Claim(epoch=line.epoch, head=line.head, previous=previous)
 
 
+@final
 class GiveUp:
     """A claim that nobody knows of is let go; nobody waits for that."""
 
@@ -262,10 +269,13 @@ def _is_alive(tx: Transaction, token: str) -> bool:
 
 
 def _check_session(tx: Transaction, session: str) -> None:
-    marks = ", ".join(f"'{status}'" for status in sorted(ENDED_VALUES))
-    found = tx.connection.execute(
-        f"SELECT id FROM run WHERE session = ? AND status NOT IN ({marks})",  # noqa: S608 - marks are our own words
-        (session,),
-    ).fetchone()
+    found: Any = tx.connection.execute(_ACTIVE, (session,)).fetchone()
     if found is not None:
         raise SessionBusy(session, found[0])
+
+
+_ACTIVE = (
+    "SELECT id FROM run INDEXED BY run_active WHERE session = ? AND session <> '' "
+    "AND status NOT IN ('completed', 'failed', 'stopped', 'cancelled')"
+)
+"""In the words of the index, or it would not be used."""

@@ -74,7 +74,11 @@ class SqliteStore:
         """See `Store.claim`."""
         self._check_open()
         request = Take(run, self._writer.put_if_open)
-        return cast("Claim | None", await self._writer.ask(request))
+        try:
+            return cast("Claim | None", await self._writer.ask(request))
+        except asyncio.CancelledError:
+            request.forsaken()
+            raise
 
     async def append(
         self,

@@ -100,12 +100,11 @@ class Writer:
     # ------------------------------------------------------------ on the thread
 
     def _run(self) -> None:
-        while True:
+        last = False
+        while not last:
             batch, last = self._gather()
             self._write(batch)
             self._let_in()
-            if last:
-                break
         self._refuse_rest()
         self._leave()
 
@@ -156,7 +155,6 @@ class Writer:
             if type(wish) is GiveUp:
                 wish.apply(tx)
                 continue
-            assert isinstance(wish, Request)  # noqa: S101 - narrows the type, decided above
             if wish.withdrawn:
                 continue
             try:
@@ -200,8 +198,12 @@ class Writer:
 
     def _fail(self, batch: Sequence[Wish], error: BaseException) -> None:
         """Each caller gets an exception of its own: tracebacks grow on the object."""
-        kind, args = type(error), error.args
-        self._deliver([(wish, None, kind(*args)) for wish in batch if isinstance(wish, Request)])
+        requests = [wish for wish in batch if isinstance(wish, Request)]
+        if isinstance(error, StoreError):
+            kind, text = type(error), str(error)
+            self._deliver([(request, None, kind(text)) for request in requests])
+        else:
+            self._deliver([(request, None, error) for request in requests])
 
     def _deliver(self, outcomes: Sequence[Outcome]) -> None:
         """Wake all callers, with one call for each event loop."""

@@ -1,0 +1,249 @@
+"""`cairn run`, `resume` and `retry`: one command starts, resumes and recovers; exit codes are exact."""
+
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Cairn
+
+
+def effects() -> list[str]:
+    file = Path("effects.txt")
+    return file.read_text().splitlines() if file.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("agent", "code", "status"),
+    [("quick", 0, "completed"), ("broken", 1, "failed"), ("endless", 3, "stopped"),
+     ("shop", 5, "waiting")],
+)  # fmt: skip
+def test_the_exit_code_is_the_runs_status(
+    cairn: Cairn, agent: str, code: int, status: str
+) -> None:
+    said = cairn("run", agent, "go", "--id", "a")
+    assert said.code == code, said
+    assert f"run a · {status}" in said.out
+
+
+def test_a_paused_run_exits_6_and_a_cancelled_one_4(cairn: Cairn) -> None:
+    cairn("run", "shop", "go", "--id", "a")
+    assert cairn("pause", "a").code == 0
+    assert cairn("run", "shop", "go", "--id", "a").code == 6
+    assert cairn("cancel", "a").code == 0
+    assert cairn("run", "shop", "go", "--id", "a").code == 4
+
+
+def test_a_completed_run_prints_its_text_and_what_it_used(cairn: Cairn) -> None:
+    said = cairn("run", "quick", "go", "--id", "a", "-q")
+    assert said.out.splitlines() == [
+        "Done at once.",
+        "run a · completed · 1 step · 0 calls · 940 tokens · $0.00303",
+    ]
+    assert said.err == ""
+
+
+def test_without_a_terminal_each_event_is_a_line(cairn: Cairn) -> None:
+    said = cairn("run", "quick", "go", "--id", "a")
+    names = ("run.created", "model.requested", "model.completed", "run.completed")
+    for number, name in enumerate(names, 1):
+        assert f"{number} {name}" in said.out.splitlines()[number - 1]
+
+
+def test_the_same_command_waits_then_pays_once_then_shows_the_stored_result(
+    cairn: Cairn,
+) -> None:
+    command = ("run", "shop", "Refund order 7", "--id", "order-7")
+    first, again = cairn(*command), cairn(*command)
+    assert (first.code, again.code) == (5, 5)
+    assert "cairn approve order-7/1" in again.out
+    assert not effects()
+    assert cairn("approve", "order-7/1").code == 0
+    paid = cairn(*command)
+    assert paid.code == 0
+    assert "Order 7 is paid back." in paid.out
+    stored = cairn(*command)
+    assert stored.code == 0
+    assert "order-7 is completed: this is its stored result" in stored.out
+    assert effects() == ["refund 7 400"]
+
+
+def test_another_task_under_the_same_id_is_refused_as_usage(cairn: Cairn) -> None:
+    cairn("run", "quick", "one", "--id", "a")
+    said = cairn("run", "quick", "two", "--id", "a")
+    assert said.code == 2
+    assert said.err.startswith("cairn: run 'a' exists with another agent, input or principal")
+
+
+@pytest.mark.parametrize("option", [("--max-steps", "1"), ("--max-calls", "1")])
+def test_limits_of_the_command_line_stop_the_run(cairn: Cairn, option: tuple[str, str]) -> None:
+    said = cairn("run", "endless", "go", "--id", "a", *option)
+    assert said.code == 3
+    assert f"limit {option[0].removeprefix('--max-')}" in said.out
+
+
+def test_a_run_without_enough_money_stops_before_it_asks_the_model(cairn: Cairn) -> None:
+    said = cairn("run", "quick", "go", "--id", "a", "--max-usd", "0.0001")
+    assert said.code == 3
+    assert "limit micro_usd" in said.out
+    assert "model.requested" not in said.out
+
+
+def test_the_command_line_cannot_widen_the_agents_own_limits(cairn: Cairn) -> None:
+    said = cairn("run", "endless", "go", "--id", "a", "--max-steps", "40")
+    assert "steps limit reached: 3 of 3" in said.out
+
+
+def test_approvals_none_refuses_at_once_what_would_need_a_person(cairn: Cairn) -> None:
+    said = cairn("run", "shop", "go", "--id", "a", "--approvals", "none")
+    assert said.code == 0
+    assert "tool.rejected" in said.out
+    assert not effects()
+
+
+def test_a_query_is_not_offered_tools_that_write(cairn: Cairn) -> None:
+    said = cairn("run", "shop", "go", "--id", "a", "--kind", "query")
+    assert "tool.rejected" in said.out
+    assert not effects()
+
+
+def test_a_dash_reads_the_task_from_standard_input(cairn: Cairn) -> None:
+    cairn("run", "quick", "-", "--id", "a", input="what I want\n")
+    assert "what I want" in cairn("trace", "a").out
+
+
+def test_json_is_one_object_with_every_field_and_nothing_else(cairn: Cairn) -> None:
+    (run,) = cairn("run", "shop", "go", "--id", "a", "--json").objects
+    assert (run["id"], run["status"], run["ended"]) == ("a", "waiting", False)
+    assert run["pending"][0]["id"] == "a/1"
+    assert run["usage"]["micro_usd"] == 3030
+    assert run["citations"] == []
+
+
+def test_citations_and_artifacts_are_printed(cairn: Cairn) -> None:
+    assert "[s1] file:orders.txt · 3-4" in cairn("run", "citing", "go").out
+    said = cairn("run", "large", "go", "--json")
+    assert said.objects[0]["artifacts"][0]["size"] == 50_000
+
+
+def test_an_unknown_agent_is_usage_and_names_the_known_ones(cairn: Cairn) -> None:
+    said = cairn("run", "nobody", "go")
+    assert said.code == 2
+    assert "there is no agent 'nobody' here (known: asker, " in said.err
+    assert "Traceback" not in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("run", ["store", "a b", "x" * 65])
+def test_an_id_that_is_none_is_usage(cairn: Cairn, run: str) -> None:
+    assert cairn("run", "quick", "go", "--id", run).code == 2
+
+
+def test_unknown_options_are_usage(cairn: Cairn) -> None:
+    assert cairn("run", "quick", "go", "--nonsense").code == 2
+    assert cairn("run", "quick").code == 2
+    assert cairn("run", "quick", "go", "--kind", "dance").code == 2
+
+
+def test_a_session_has_one_run_at_a_time(cairn: Cairn) -> None:
+    cairn("run", "shop", "go", "--id", "a", "--session", "s")
+    said = cairn("run", "shop", "and?", "--id", "b", "--session", "s")
+    assert said.code == 1
+    assert "already has the active run 'a'" in said.err
+
+
+def test_a_run_says_why_it_failed(cairn: Cairn) -> None:
+    said = cairn("run", "broken", "go", "--id", "a", "-q")
+    assert said.out.splitlines()[0] == "Run a: failed (auth). no key"
+
+
+# ---------------------------------------------------------------- resume
+
+
+def test_resume_ends_a_pause_and_drives_the_run(cairn: Cairn) -> None:
+    cairn("run", "shop", "go", "--id", "a")
+    cairn("approve", "a/1")
+    cairn("pause", "a")
+    said = cairn("resume", "a")
+    assert said.code == 0
+    assert "run.resumed" in cairn("trace", "a").out
+    assert effects() == ["refund 7 400"]
+
+
+def test_resume_without_an_application_unpauses_and_says_who_must_drive(
+    cairn: Cairn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cairn("run", "shop", "go", "--id", "a")
+    cairn("approve", "a/1")
+    cairn("pause", "a")
+    monkeypatch.delenv("CAIRN_APP")
+    said = cairn("resume", "a")
+    assert said.code == 0
+    assert "run a is running: nobody drives it now" in said.out
+    assert "an application that has the agent 'shop'" in said.out
+    assert not effects()
+
+
+def test_resume_with_an_application_that_lacks_the_agent_says_so(
+    cairn: Cairn, desk: Path
+) -> None:
+    cairn("run", "shop", "go", "--id", "a")
+    (desk / "other.py").write_text("import cairn\nrt = cairn.Runtime('desk.db')\n")
+    said = cairn("resume", "a", "--app", "other:rt")
+    assert said.code == 0
+    assert "an application that has the agent 'shop'" in said.out
+
+
+def test_resume_of_a_run_that_is_over_shows_its_result(cairn: Cairn) -> None:
+    cairn("run", "broken", "go", "--id", "a")
+    said = cairn("resume", "a")
+    assert said.code == 1
+    assert "failed (auth)" in said.out
+
+
+def test_resume_of_an_unknown_run_is_usage(cairn: Cairn) -> None:
+    cairn("run", "quick", "go")
+    assert cairn("resume", "nope").code == 2
+
+
+# ---------------------------------------------------------------- retry
+
+
+def test_retry_goes_on_under_new_limits_as_a_new_run(cairn: Cairn) -> None:
+    cairn("run", "endless", "go", "--id", "a")
+    said = cairn("retry", "a", "--id", "b", "--max-steps", "2")
+    assert said.code == 3
+    assert "steps limit reached: 2 of 2" in said.out
+    assert "b goes on after event" in said.out
+    assert "run.forked" in cairn("trace", "b").out
+    assert cairn("trace", "a").code == 0
+
+
+def test_retry_of_a_completed_run_is_refused(cairn: Cairn) -> None:
+    cairn("run", "quick", "go", "--id", "a")
+    said = cairn("retry", "a")
+    assert said.code == 1
+    assert "only a failed, stopped or cancelled run can be retried" in said.err
+
+
+def test_retry_without_an_application_makes_the_run_and_says_who_must_drive(
+    cairn: Cairn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cairn("run", "broken", "go", "--id", "a")
+    monkeypatch.delenv("CAIRN_APP")
+    said = cairn("retry", "a", "--id", "b")
+    assert said.code == 0
+    assert "run b is running: nobody drives it now" in said.out
+    assert cairn("retry", "nope").code == 2
+
+
+# ---------------------------------------------------------------- work
+
+
+def test_work_until_idle_drives_what_is_left_and_leaves_what_waits(cairn: Cairn) -> None:
+    cairn("run", "shop", "go", "--id", "a")
+    cairn("run", "shop", "go", "--id", "b")
+    cairn("approve", "a/1")
+    said = cairn("work", "--until-idle")
+    assert said.code == 0
+    assert "a   10 run.completed" in said.out
+    assert [r["status"] for r in cairn("runs", "--json").objects] == ["waiting", "completed"]
+    assert cairn("work", "--until-idle", "-q").out == ""

@@ -1,0 +1,64 @@
+"""What is asked often is answered from an index, however many runs there are."""
+
+import apsw
+
+from cairn.ports import RunFilter
+from cairn.store.sqlite import queries, requests, schema, transaction
+from cairn.store.sqlite.connection import Settings
+from cairn.store.sqlite.owners import Owners
+from cairn.testing.store_story import START
+
+
+def plans(ask):
+    """How the library answers what `ask` does with a connection."""
+    connection = apsw.Connection("")
+    schema.migrate(connection, "a file in memory")
+    asked = []
+    connection.exec_trace = lambda _, sql, values: asked.append((sql, values)) or True
+    ask(connection)
+    connection.exec_trace = None
+    found = []
+    for sql, values in asked:
+        rows = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+        found.append([row[3] for row in rows])
+    return found
+
+
+def test_finding_work_and_sessions_needs_no_walk_over_all_runs(tmp_path):
+    owners = Owners(Settings(path=str(tmp_path / "cairn.db")))
+
+    def ask(connection):
+        queries.runnable(connection, owners, ["shop"], START, 100)
+        queries.runs(connection, owners, RunFilter(session="s", limit=1))
+        connection.execute(requests._ACTIVE, ("s",)).fetchone()
+
+    steps = [step for plan in plans(ask) for step in plan if " run" in step]
+    assert steps == [
+        "SEARCH run USING INDEX run_due (due<?)",
+        "SEARCH run USING INDEX run_session (session=? AND no>?)",
+        "SEARCH run USING INDEX run_active (session=?)",
+    ]
+
+
+def test_an_append_finds_its_lines_by_number():
+    statements = [*transaction._UPDATE_PLAIN.values(), *transaction._UPDATE_ALL.values()]
+
+    def ask(connection):
+        for statement in statements:
+            connection.execute(statement, [None] * statement.count("?"))
+
+    found = plans(ask)
+    assert len(found) == len(statements)
+    for plan in found:
+        assert [step for step in plan if " run" in step] == [
+            "SEARCH run USING INTEGER PRIMARY KEY (rowid=?)"
+        ]
+
+
+def test_reading_a_run_touches_only_its_own_rows():
+    def ask(connection):
+        queries.read(connection, "store", 0, 0)
+        queries.rows(connection, "store")
+
+    steps = [step for plan in plans(ask) for step in plan]
+    assert all(step.startswith("SEARCH ") for step in steps)
