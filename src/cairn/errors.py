@@ -8,6 +8,7 @@
     │   └── UnsupportedStore       this file or platform cannot hold a store
     ├── RunError                   a run and what was asked of it do not fit
     │   ├── UnknownRun · UnknownAgent
+    │   ├── DepsFailed             the deployment's factory of dependencies raised
     │   ├── RunConflict            the id is taken by a run with another input
     │   ├── SessionBusy            the session already has an active run
     │   ├── IllegalTransition      the event or command is not allowed in this state
@@ -33,7 +34,7 @@ from enum import StrEnum
 
 
 class ErrorClass(StrEnum):
-    """What kind of fault it was; the ladder decides by it (DESIGN section 5)."""
+    """What kind of fault it was; the ladder decides by it."""
 
     RATE_LIMITED = "rate_limited"
     QUOTA_EXHAUSTED = "quota_exhausted"
@@ -117,6 +118,10 @@ class UnknownRun(RunError):
 
 class UnknownAgent(RunError):
     """No agent of this name is known to this runtime; the message lists the known ones."""
+
+
+class DepsFailed(RunError):
+    """The `deps` factory raised. The run is as it was and can be driven again."""
 
 
 class RunConflict(RunError):

@@ -53,9 +53,10 @@ def test_an_empty_list_says_so(cairn: Cairn) -> None:
 
 
 def traced(cairn: Cairn, *words: str) -> str:
+    """A trace as one long line, whatever was wrapped where."""
     said = cairn("trace", *words)
     assert said.code == 0, said
-    return said.out
+    return " ".join(said.out.replace("│", " ").split())
 
 
 def test_a_trace_shows_verdict_approval_attempts_costs_and_the_end(cairn: Cairn) -> None:
@@ -82,7 +83,7 @@ def test_a_trace_shows_verdict_approval_attempts_costs_and_the_end(cairn: Cairn)
         "end · completed",
         "Order 7 is paid back.",
     ):
-        assert part in " ".join(out.replace("│", " ").split()), part
+        assert part in out, part
 
 
 def test_a_trace_fits_its_columns(cairn: Cairn) -> None:
@@ -109,7 +110,7 @@ def test_a_trace_shows_limits_doubts_and_who_settled_them(cairn: Cairn) -> None:
     cairn("approve", "b/1")
     cairn("resume", "b")
     assert "takeover" in traced(cairn, "b")
-    assert "unsure: the line went dead" in traced(cairn, "b").replace("\n", " ")
+    assert "unsure: the line went dead" in traced(cairn, "b")
     cairn("resolve", "b/c1", "--happened", "--evidence", "the bank", "--by", "ada")
     assert "happened · says ada · the bank" in traced(cairn, "b")
 

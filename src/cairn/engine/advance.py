@@ -15,7 +15,7 @@ from cairn.engine.drive import Directive, Drive
 from cairn.engine.flights import Flights
 from cairn.engine.host import Host
 from cairn.engine.load import load
-from cairn.errors import Fenced, StoreError, UnknownAgent
+from cairn.errors import DepsFailed, Fenced, StoreError, UnknownAgent
 from cairn.ports import Claim, Store
 
 log = logging.getLogger("cairn")
@@ -29,7 +29,7 @@ async def advance(store: Store, run: str, host: Host, *, slice_s: float = 0.0) -
 
     Raises:
         UnknownRun: there is no such run.
-        UnknownAgent: nobody here can drive it; the claim is given back.
+        UnknownAgent, DepsFailed: nobody here can drive it now; the claim is given back.
         StoreError: the store failed; what was acknowledged is safe.
     """
     directive, _ = await carry(store, run, host, slice_s)
@@ -81,8 +81,11 @@ async def _advance(
         else:
             await _give_back(store, run, claim)
         raise
-    except UnknownAgent:
-        await _give_back(store, run, claim)
+    except (UnknownAgent, DepsFailed):  # this process cannot drive it; another time or place can
+        if drive is not None:
+            await drive.stop()
+        else:
+            await _give_back(store, run, claim)
         raise
     except Exception as error:  # a fault of the runtime itself ends the run, said in its journal
         if drive is None:

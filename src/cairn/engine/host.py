@@ -14,7 +14,7 @@ from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.state import RunState
 from cairn.engine.clock import SystemClock
 from cairn.engine.watchers import Watchers
-from cairn.errors import ConfigError, UnknownAgent
+from cairn.errors import ConfigError, DepsFailed, UnknownAgent
 from cairn.ports import Clock
 
 
@@ -74,7 +74,11 @@ class Host:
         return callable(self._deployment.deps)
 
     async def deps(self, state: RunState) -> Any:
-        """What the tools of this run get as `ctx.deps`."""
+        """What the tools of this run get as `ctx.deps`.
+
+        Raises:
+            DepsFailed: the deployment's factory raised.
+        """
         deps = self._deployment.deps
         if not callable(deps):
             return deps
@@ -85,8 +89,12 @@ class Host:
                 f"the factory needs {needed} arguments",
                 "Give a function of one Principal, or of nothing",
             )
-        made = deps(state.principal) if needed else deps()
-        return await made if inspect.isawaitable(made) else made
+        try:
+            made = deps(state.principal) if needed else deps()
+            return await made if inspect.isawaitable(made) else made
+        except Exception as error:  # the deployment's fault, not the run's: it stays resumable
+            said = f"the deps factory failed for run {state.run}: {type(error).__name__}: {error}"
+            raise DepsFailed(said) from error
 
 
 def _is_needed(parameter: inspect.Parameter) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from cairn.errors import ConfigError
 from cairn.ports import Store
+from cairn.store.sqlite.filesystem import check_platform
 
 Durability = Literal["full", "process"]
 
@@ -38,6 +39,7 @@ def open_store(url_or_path: str | Path, *, durability: Durability = "full") -> S
         if scheme != "sqlite":
             raise ConfigError("store", f"there is no store of kind {scheme!r}", "Give a file path")
         text = rest.removeprefix("//") if rest.startswith("///") else rest
+    check_platform()
     from cairn.store.sqlite.store import open_sqlite
 
     return open_sqlite(text, durability=durability)
@@ -58,6 +60,7 @@ def restore(backup_path: str | Path, path: str | Path) -> None:
         UnsupportedStore: it is not a whole copy of a store, or the store in that place is in use.
         SchemaTooNew: a newer Cairn made the copy.
     """
+    check_platform()
     from cairn.store.sqlite.store import restore as restore_sqlite
 
     restore_sqlite(backup_path, path)
