@@ -1,4 +1,4 @@
-"""A small application in a folder of its own, and the command line over it, in and out of process."""
+"""A small application in a folder of its own, and the command line over it."""
 
 import json
 import os
@@ -46,14 +46,15 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = set(sys.modules)
     yield tmp_path
-    for name in set(sys.modules) - before:
-        if getattr(sys.modules[name], "__file__", None) and "site-packages" not in str(
-            sys.modules[name].__file__
-        ):
-            if str(sys.modules[name].__file__).startswith(str(tmp_path)):
-                del sys.modules[name]
+    forget(tmp_path)
+
+
+def forget(folder: Path) -> None:
+    """Have the modules of a folder imported anew, as a new process would."""
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(folder)):
+            del sys.modules[name]
 
 
 @pytest.fixture
@@ -62,9 +63,7 @@ def cairn(desk: Path) -> Cairn:
     from cairn.cli.entry import app
 
     def run(*words: str, input: str | None = None, **env: str) -> Said:
-        for name, module in list(sys.modules.items()):
-            if str(getattr(module, "__file__", "")).startswith(str(desk)):
-                del sys.modules[name]
+        forget(desk)
         result = CliRunner().invoke(app, list(words), input=input, env=env or None)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
@@ -91,6 +90,12 @@ class Process:
     def kill(self) -> None:
         self._process.kill()
         self.end()
+
+    def stop_reading(self) -> None:
+        """Close our end of its standard output."""
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process.stdout = None
 
     def end(self, timeout: float = 20) -> Said:
         out, err = self._process.communicate(timeout=timeout)

@@ -1,4 +1,4 @@
-"""Finding the application and the store: what is named wins, and what is broken says what to mend."""
+"""Finding application and store: what is named wins, what is broken says what to mend."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ FAULTS = {
         "import not_there_at_all\n",
         "imports.py line 1: ModuleNotFoundError: No module named 'not_there_at_all'",
     ),
-    "leaves": ("import sys\nsys.exit(3)\n", 'Put what runs things under: if __name__ =='),
+    "leaves": ("import sys\nsys.exit(3)\n", "Put what runs things under: if __name__ =="),
     "number": ("rt = 7\n", "'number:rt' is no Runtime but a value of type int"),
     "nothing": (
         "import cairn\nmine = cairn.Runtime(':memory:')\n",
@@ -73,7 +73,9 @@ def test_a_command_that_needs_an_application_says_how_to_name_it(
 
 
 def test_a_function_may_make_the_runtime(cairn: Cairn, desk: Path) -> None:
-    (desk / "made.py").write_text("import desk\n\nclass App:\n    def make():\n        return desk.rt\n")
+    (desk / "made.py").write_text(
+        "import desk\n\nclass App:\n    def make():\n        return desk.rt\n"
+    )
     assert cairn("run", "quick", "go", "--app", "made:App.make").code == 0
 
 

@@ -188,7 +188,5 @@ def test_without_a_store_file_none_is_made_and_the_fix_is_named(
 ) -> None:
     said = cairn(*words)
     assert said.code == 2
-    assert said.err == (
-        "cairn: --store: there is no store desk.db. Name another with --store\n"
-    )
+    assert said.err == ("cairn: --store: there is no store desk.db. Name another with --store\n")
     assert [p.name for p in desk.iterdir()] == ["desk.py"]

@@ -55,9 +55,7 @@ def test_a_file_that_is_no_store_is_a_problem(cairn: Cairn, desk: Path) -> None:
     assert "is not a store" in said.out
 
 
-def test_a_store_of_a_newer_cairn_is_a_problem_for_every_command(
-    cairn: Cairn, desk: Path
-) -> None:
+def test_a_store_of_a_newer_cairn_is_a_problem_for_every_command(cairn: Cairn, desk: Path) -> None:
     cairn("run", "quick", "go")
     with (desk / "desk.db").open("r+b") as file:
         file.seek(60)

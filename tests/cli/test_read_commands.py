@@ -22,6 +22,8 @@ def test_runs_are_listed_newest_first_and_can_be_filtered(cairn: Cairn) -> None:
     assert names("--status", "waiting,completed", "--agent", "quick") == ["c", "a"]
     assert names("--session", "s") == ["a"]
     assert names("--agent", "nobody") == []
+    assert "there are more: --limit 10" in cairn("runs", "--limit", "2").out
+    assert "there are more" not in cairn("runs", "--limit", "3").out
 
 
 def test_the_list_of_runs_shows_what_they_wait_for_and_cost(cairn: Cairn) -> None:
@@ -171,6 +173,13 @@ def test_the_inbox_names_what_waits_and_how_to_decide_it(cairn: Cairn) -> None:
     assert {i["kind"] for i in items} == {"approval", "input", "in_doubt"}
     assert {i["run"] for i in items} == {"shop", "asker", "unsure", "looping"}
     assert next(i for i in items if i["run"] == "looping")["question"].startswith("No progress")
+
+
+def test_what_is_left_out_of_a_long_request_is_said(cairn: Cairn) -> None:
+    cairn("run", "long", "go", "--id", "a")
+    out = cairn("inbox").out
+    assert "[3,023 more characters: cairn inbox --json]" in out
+    assert "7" * 5_000 in cairn("inbox", "--json").out
 
 
 # ---------------------------------------------------------------- hostile text

@@ -1,4 +1,4 @@
-"""`cairn run`, `resume` and `retry`: one command starts, resumes and recovers; exit codes are exact."""
+"""`run`, `resume`, `retry`, `work`: one command starts, resumes and recovers; exact exit codes."""
 
 from pathlib import Path
 
@@ -16,9 +16,7 @@ def effects() -> list[str]:
     [("quick", 0, "completed"), ("broken", 1, "failed"), ("endless", 3, "stopped"),
      ("shop", 5, "waiting")],
 )  # fmt: skip
-def test_the_exit_code_is_the_runs_status(
-    cairn: Cairn, agent: str, code: int, status: str
-) -> None:
+def test_the_exit_code_is_the_runs_status(cairn: Cairn, agent: str, code: int, status: str) -> None:
     said = cairn("run", agent, "go", "--id", "a")
     assert said.code == code, said
     assert f"run a · {status}" in said.out
@@ -182,9 +180,7 @@ def test_resume_without_an_application_unpauses_and_says_who_must_drive(
     assert not effects()
 
 
-def test_resume_with_an_application_that_lacks_the_agent_says_so(
-    cairn: Cairn, desk: Path
-) -> None:
+def test_resume_with_an_application_that_lacks_the_agent_says_so(cairn: Cairn, desk: Path) -> None:
     cairn("run", "shop", "go", "--id", "a")
     (desk / "other.py").write_text("import cairn\nrt = cairn.Runtime('desk.db')\n")
     said = cairn("resume", "a", "--app", "other:rt")

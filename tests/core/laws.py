@@ -416,4 +416,3 @@ def _key(spec: ToolSpec, arguments: str) -> str | None:
     if spec.conflict_key is None or isinstance(values, Problem):
         return None
     return spec.conflict_key(values)
-

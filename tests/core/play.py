@@ -1,4 +1,4 @@
-"""Plays a run against the core alone, as the shell would: a journal, its state and a handed-in time.
+"""Plays a run against the core alone, as the shell would: a journal, its state, a given time.
 
 Every event goes through `Laws`, which knows the promises of DESIGN section 1 from the events
 alone and raises when one of them is broken. So each test here is a test of all of them.
@@ -7,6 +7,7 @@ alone and raises when one of them is broken. So each test here is a test of all 
 from typing import Any
 
 import msgspec
+from tests.core.laws import Laws
 
 from cairn.core import commands as cmd
 from cairn.core import events as ev
@@ -27,7 +28,6 @@ from cairn.core.policy import Policy
 from cairn.core.rules import ModelSpec, Problem, Rules, ToolSpec
 from cairn.core.state import Call, RunState
 from cairn.errors import ErrorClass
-from tests.core.laws import Laws
 
 START = 1_800_000_000_000_000
 SECOND = 1_000_000

@@ -9,6 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from tests.core.laws import SALT
+from tests.core.play import DAY, MODEL, SECOND, Play, need, raw, tool
 
 from cairn.core import commands as cmd
 from cairn.core import events as ev
@@ -36,8 +38,6 @@ from cairn.core.policy import Policy
 from cairn.core.rules import ModelSpec, Rules
 from cairn.core.state import RunState, waits, wake_at
 from cairn.errors import ErrorClass, IllegalTransition, Refused, UnknownRun
-from tests.core.laws import SALT
-from tests.core.play import DAY, MODEL, SECOND, Play, need, raw, tool
 
 TOOLS = (
     tool("find", fallback="look", retries=1, sources=True),
@@ -127,9 +127,7 @@ good_calls = st.tuples(
     st.sampled_from(NAMES), st.sampled_from(('{"a":1,"question":"?"}', '{"a":2}')), st.just("")
 )
 replies = st.one_of(
-    st.builds(
-        Reply, parts=st.builds(Text, texts).map(lambda text: (text,)), usage=usages
-    ),
+    st.builds(Reply, parts=st.builds(Text, texts).map(lambda text: (text,)), usage=usages),
     st.builds(Reply, calls=st.lists(good_calls, min_size=1, max_size=4).map(tuple), usage=usages),
     st.builds(
         Reply,
@@ -275,7 +273,9 @@ class World:
     def _return(self, call: str, value: Any) -> None:
         spec = self.play.rules.tools[self.play.call(call).tool]
         sources = (Source(uri="doc:1", text="a passage"),) if spec.sources else ()
-        self.play.returns(call, value, sources=sources, micro_usd=spec.micro_usd, duration_us=90_000)
+        self.play.returns(
+            call, value, sources=sources, micro_usd=spec.micro_usd, duration_us=90_000
+        )
 
     def _probe(self, call: str, kind: str) -> None:
         verdict = {"returned": "happened", "vanished": "unknown"}.get(kind, "not_happened")
@@ -453,9 +453,7 @@ class CoreMachine(RuleBasedStateMachine):
         """A process that died after any event finds the same state and the same next action."""
         folded = RunState(run="r1")
         hashed = bytes(32)
-        for entry, (state, now, action) in zip(
-            self.play.journal, self.play.moments, strict=True
-        ):
+        for entry, (state, now, action) in zip(self.play.journal, self.play.moments, strict=True):
             row = seal("r1", entry, SALT, hashed)
             hashed = row.hash
             folded = evolve(folded, open_row(row))

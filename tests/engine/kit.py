@@ -1,4 +1,4 @@
-"""What the engine tests share: a ledger of effects, a clock to turn, a store that can be watched."""
+"""What the engine tests share: a ledger of effects, a clock to turn, a store to be watched."""
 
 import asyncio
 from collections import Counter

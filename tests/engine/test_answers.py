@@ -3,14 +3,25 @@
 import asyncio
 
 import pytest
-from cairn import Agent, Answer, ErrorClass, Limits, ModelError, Runtime, Scripted, Source, call, tool
+from pydantic import BaseModel
+from tests.engine.kit import Ledger, Recorder, events, names, results, runtime, texts
+
+from cairn import (
+    Agent,
+    Answer,
+    ErrorClass,
+    Limits,
+    ModelError,
+    Runtime,
+    Scripted,
+    Source,
+    call,
+    tool,
+)
 from cairn.core import events as ev
 from cairn.errors import ConfigError
 from cairn.ports import ModelReply
 from cairn.store.inmemory import InMemoryStore
-from pydantic import BaseModel
-
-from tests.engine.kit import Ledger, Recorder, events, names, results, runtime, texts
 
 
 class Quote(BaseModel):

@@ -3,12 +3,6 @@
 import asyncio
 
 import pytest
-from cairn import Agent, Refused, Runtime, Scripted, UnknownRun, call, tool
-from cairn.core import events as ev
-from cairn.core.policy import DEFAULT_POLICY, Policy
-from cairn.errors import ConfigError
-from cairn.store.inmemory import InMemoryStore
-
 from tests.engine.kit import (
     DAY_US,
     Ledger,
@@ -20,6 +14,12 @@ from tests.engine.kit import (
     runtime,
     until,
 )
+
+from cairn import Agent, Refused, Runtime, Scripted, UnknownRun, call, tool
+from cairn.core import events as ev
+from cairn.core.policy import DEFAULT_POLICY, Policy
+from cairn.errors import ConfigError
+from cairn.store.inmemory import InMemoryStore
 
 
 def writer(ledger: Ledger, name: str = "pay", effect: str = "write"):
@@ -469,7 +469,9 @@ def test_a_grant_is_for_the_arguments_that_were_shown():
 def test_a_deployment_may_allow_writes_but_never_dangerous_calls(policy, effect, status, ran):
     async def main():
         ledger = Ledger()
-        rt = runtime([call("pay", order="7"), "done"], [writer(ledger, effect=effect)], policy=policy)
+        rt = runtime(
+            [call("pay", order="7"), "done"], [writer(ledger, effect=effect)], policy=policy
+        )
         run = await rt.run_async("a", "task", id="r")
         assert (run.status, bool(ledger.lines)) == (status, ran)
 

@@ -3,16 +3,15 @@
 import asyncio
 import json
 import sys
-from pathlib import Path
 
 import pytest
+from tests.engine.kit import Ledger, Recorder, Watched, events, names, runtime, until
+
 from cairn import Agent, Briefing, Context, Principal, Runtime, Scripted, call, tool
 from cairn.core import events as ev
 from cairn.core.policy import DEFAULT_POLICY
-from cairn.errors import ConfigError, SyncInsideLoop, ToolDefinitionError
+from cairn.errors import ConfigError, DepsFailed, SyncInsideLoop, ToolDefinitionError
 from cairn.store.inmemory import InMemoryStore
-
-from tests.engine.kit import Ledger, Recorder, Watched, events, names, runtime, until
 
 # ---------------------------------------------------------------- instructions
 
@@ -43,7 +42,9 @@ def test_computed_instructions_are_asked_before_every_request_and_journaled_when
         assert (asked[0].run, asked[0].agent, asked[0].session) == ("r", "a", "s")
         assert asked[0].principal == who
         assert [r.system for r in model.requests] == ["Be brief.", "Be brief.", "Be very brief."]
-        blocks = [[b.text for b in r.blocks] for r in events(await rt.trace_async("r"), ev.ModelRequested)]
+        blocks = [
+            [b.text for b in r.blocks] for r in events(await rt.trace_async("r"), ev.ModelRequested)
+        ]
         assert blocks == [["Be brief."], [], ["Be very brief."]]
 
     asyncio.run(main())
@@ -252,21 +253,28 @@ def test_a_factory_of_too_many_arguments_fails_the_run_and_names_the_fix():
     asyncio.run(main())
 
 
-def test_a_factory_that_fails_keeps_the_paid_reply_in_the_journal():
+def test_a_factory_that_fails_leaves_the_run_resumable_with_its_paid_reply():
     async def main():
-        def broken() -> None:
-            raise OSError("no database")
+        tries: list[int] = []
+
+        def flaky() -> str:
+            tries.append(1)
+            if len(tries) == 1:
+                raise OSError("no database")
+            return "bank"
 
         @tool(effect="write")
-        async def pay() -> str:
-            return "paid"
+        async def pay(ctx: Context) -> str:
+            return f"paid by {ctx.deps}"
 
-        rt = runtime([call("pay"), "done"], [pay], deps=broken)
+        model = Recorder(call("pay"), "done")
+        rt = runtime(model, [pay], deps=flaky)
+        with pytest.raises(DepsFailed, match="OSError: no database"):
+            await rt.run_async("a", "task", id="r")
+        assert names(await rt.trace_async("r"))[-1] == "model.completed"
+        assert not (await rt.store.info("r")).leased
         run = await rt.run_async("a", "task", id="r")
-        assert (run.status, run.error_class) == ("failed", "internal")
-        assert "OSError: no database" in run.reason
-        assert "model.completed" in names(await rt.trace_async("r"))
-        assert run.pending == ()
+        assert (run.status, len(model.requests)) == ("completed", 2)
 
     asyncio.run(main())
 
@@ -330,16 +338,19 @@ def test_a_function_is_told_what_waits(is_async):
 
 
 def test_a_command_gets_the_run_as_json(tmp_path):
+    out = tmp_path / "told.json"
+
     async def main():
-        out = tmp_path / "told.json"
-        program = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_bytes(sys.stdin.buffer.read())"
+        program = (
+            "import sys, pathlib; pathlib.Path(sys.argv[1]).write_bytes(sys.stdin.buffer.read())"
+        )
         rt, _ = asking([sys.executable, "-S", "-c", program, str(out)])
         await rt.run_async("a", "task", id="r")
-        told = json.loads(Path(out).read_bytes())
-        assert (told["id"], told["status"]) == ("r", "waiting")
-        assert told["pending"][0]["id"] == "r/1"
 
     asyncio.run(main())
+    told = json.loads(out.read_bytes())
+    assert (told["id"], told["status"]) == ("r", "waiting")
+    assert told["pending"][0]["id"] == "r/1"
 
 
 def refusing(run) -> None:
@@ -414,11 +425,16 @@ def test_a_worker_drives_every_run_there_are_agents_for_and_goes_idle():
         async def pay(n: int) -> str:
             return ledger.add(f"pay {n}")
 
-        client = Runtime(store.beside(), agents=[Agent("a", Scripted(["never"])), Agent("b", Scripted(["never"]))])
+        client = Runtime(
+            store.beside(),
+            agents=[Agent("a", Scripted(["never"])), Agent("b", Scripted(["never"]))],
+        )
         for n in range(5):
             task = client._task("a" if n else "b", f"{n}", "local", "", None, None, "ask")
             await client.client.start(task, f"r{n}")
-        worker = runtime(lambda r: call("pay", n=int(r.run[1:])) if not r.turn else "done", [pay], store=store)
+        worker = runtime(
+            lambda r: call("pay", n=int(r.run[1:])) if not r.turn else "done", [pay], store=store
+        )
         await worker.work_async(until_idle=True)
         statuses = {i.run: i.status for i in await worker.runs_async()}
         assert statuses == {"r0": "queued", **{f"r{n}": "completed" for n in range(1, 5)}}
@@ -478,10 +494,15 @@ def test_a_worker_leaves_a_run_it_cannot_drive_alone_and_drives_the_others():
             pass
 
         store = InMemoryStore()
-        good, bad = Agent("good", Scripted(["done"])), Agent("bad", Scripted(["x"]), output_type=NoType)
+        good, bad = (
+            Agent("good", Scripted(["done"])),
+            Agent("bad", Scripted(["x"]), output_type=NoType),
+        )
         starter = Runtime(store, agents=[good, Agent("bad", Scripted(["x"]))])
         for name in ("bad", "good"):
-            await starter.client.start(starter._task(name, "t", "local", "", None, None, "ask"), name)
+            await starter.client.start(
+                starter._task(name, "t", "local", "", None, None, "ask"), name
+            )
         worker = Runtime(store.beside(), agents=[good, bad])
         async with asyncio.timeout(5):
             await worker.work_async(until_idle=True)

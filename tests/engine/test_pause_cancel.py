@@ -4,12 +4,6 @@ import asyncio
 import threading
 
 import pytest
-from cairn import Agent, Context, ErrorClass, ModelError, Runtime, Scripted, call, tool
-from cairn.core import events as ev
-from cairn.core.policy import DEFAULT_POLICY
-from cairn.errors import IllegalTransition
-from cairn.store.inmemory import InMemoryStore
-
 from tests.engine.kit import (
     FREE_HAND,
     Ledger,
@@ -21,6 +15,12 @@ from tests.engine.kit import (
     runtime,
     until,
 )
+
+from cairn import Agent, Context, ErrorClass, ModelError, Runtime, Scripted, call, tool
+from cairn.core import events as ev
+from cairn.core.policy import DEFAULT_POLICY
+from cairn.errors import IllegalTransition
+from cairn.store.inmemory import InMemoryStore
 
 
 class Bench:

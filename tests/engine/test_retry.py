@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+from tests.engine.kit import Ledger, Recorder, events, names, results, runtime
+
 from cairn import ErrorClass, Limits, ModelError, RunConflict, UnknownRun, call, tool
 from cairn.core import events as ev
 from cairn.errors import IllegalTransition
-
-from tests.engine.kit import Ledger, Recorder, events, names, results, runtime
 
 
 def payer(ledger: Ledger):
@@ -195,7 +195,7 @@ def test_a_retry_of_a_retry_reads_the_whole_conversation():
 def test_a_retried_run_of_a_session_is_its_newest_and_the_next_run_goes_on_from_it():
     async def main():
         store_model = Recorder(ModelError(ErrorClass.AUTH, "no"), "answer one", "answer two")
-        rt = runtime(lambda request: store_model(request))
+        rt = runtime(store_model)
         await rt.run_async("a", "one", id="r1", session="s")
         assert (await rt.retry_async("r1", id="r1b")).text == "answer one"
         following = Recorder("answer two")

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
+from tests.engine.kit import Ledger, Recorder, names, results, runtime, until
+
 from cairn import Agent, Context, Principal, RunConflict, Runtime, Scripted, call, tool
 from cairn.core.policy import DEFAULT_POLICY
 from cairn.errors import ConfigError, UnknownAgent, UnknownRun
 from cairn.store.inmemory import InMemoryStore
-
-from tests.engine.kit import Ledger, Recorder, names, results, runtime, until
 
 
 def refunds(ledger: Ledger):

@@ -3,6 +3,18 @@
 import asyncio
 
 import pytest
+from tests.engine.kit import (
+    Ledger,
+    Recorder,
+    Watched,
+    events,
+    names,
+    results,
+    runtime,
+    texts,
+    until,
+)
+
 from cairn import (
     ErrorClass,
     Limits,
@@ -21,18 +33,6 @@ from cairn.core.context import faults
 from cairn.core.policy import DEFAULT_POLICY
 from cairn.errors import ConfigError, IllegalTransition
 from cairn.store.inmemory import InMemoryStore
-
-from tests.engine.kit import (
-    Ledger,
-    Recorder,
-    Watched,
-    events,
-    names,
-    results,
-    runtime,
-    texts,
-    until,
-)
 
 # ---------------------------------------------------------------- questions
 

@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from tests.engine.kit import Ledger, TurnedClock, events, names, runtime, until
+
 from cairn import (
     Context,
     Delta,
@@ -21,8 +23,6 @@ from cairn.core import events as ev
 from cairn.core.policy import DEFAULT_POLICY
 from cairn.ports import ModelReply
 from cairn.store.inmemory import InMemoryStore
-
-from tests.engine.kit import Ledger, TurnedClock, events, names, runtime, until
 
 
 class Talker(Scripted):

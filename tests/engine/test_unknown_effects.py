@@ -4,6 +4,18 @@ import asyncio
 import threading
 
 import pytest
+from tests.engine.kit import (
+    Ledger,
+    Recorder,
+    TurnedClock,
+    attempts,
+    events,
+    names,
+    results,
+    runtime,
+    until,
+)
+
 from cairn import (
     NOT_HAPPENED,
     UNKNOWN,
@@ -22,18 +34,6 @@ from cairn.core import events as ev
 from cairn.core.rules import GRACE_US
 from cairn.errors import ConfigError
 from cairn.store.inmemory import InMemoryStore
-
-from tests.engine.kit import (
-    Ledger,
-    Recorder,
-    TurnedClock,
-    attempts,
-    events,
-    names,
-    results,
-    runtime,
-    until,
-)
 
 FAST = 0.05
 

@@ -114,6 +114,15 @@ def test_a_missing_folder_is_named_and_so_is_what_to_do(tmp_path):
         open_store("redis://localhost")
 
 
+def test_a_file_that_may_not_be_written_is_refused_in_plain_words(tmp_path, monkeypatch):
+    path = tmp_path / "cairn.db"
+    closing(open_store(path))
+    for closed in (path, tmp_path):
+        monkeypatch.setattr(os, "access", lambda place, mode, closed=closed: Path(place) != closed)
+        with pytest.raises(ConfigError, match="cannot be written by this user"):
+            open_store(path)
+
+
 def test_a_file_from_the_future_is_refused_and_not_touched(tmp_path):
     path = tmp_path / "cairn.db"
     closing(open_store(path))

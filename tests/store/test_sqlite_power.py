@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from cairn.core.events import ErrorRaised
+from cairn.errors import UnknownRun
 from cairn.store import open_store
 from cairn.store.sqlite import connection
 from cairn.store.sqlite.connection import Settings
@@ -143,7 +144,11 @@ def heads_after(folder, files):
         store = open_store(folder / "cairn.db")
         heads = {}
         for n in range(RUNS):
-            heads[f"r{n}"] = await store.verify(f"r{n}")
+            try:
+                heads[f"r{n}"] = await store.verify(f"r{n}")
+            except UnknownRun:
+                heads[f"r{n}"] = -1
+                continue
             entries = await store.read(f"r{n}")
             messages = [e.event.message for e in entries if isinstance(e.event, ErrorRaised)]
             assert messages[::2] == [str(k) for k in range(len(messages) // 2)]
@@ -153,7 +158,6 @@ def heads_after(folder, files):
     return asyncio.run(look())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("durability", ["full", "process"])
 def test_full_durability_keeps_all_that_was_acknowledged_and_process_a_beginning(
     tmp_path, disk, durability

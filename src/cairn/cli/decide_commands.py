@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.outcome import detail
 from cairn.cli.place import locate, with_store
 from cairn.cli.plain import visible_line
 from cairn.cli.say import complain, print_line
@@ -167,19 +168,15 @@ def cancel(
     actor = options.who(by)
 
     async def decide(client: Client) -> int:
-        from cairn.engine.host import Deployment, Host
-        from cairn.engine.worker import drive
+        from cairn.runtime import Runtime
 
-        await client.submit(run, cmd.Cancel(reason=message), actor)
-        await drive(client.store, run, Host({}, Deployment()))
-        info = await client.store.info(run)
-        if info.status != "cancelled":
-            complain(f"run {run} is {info.status}; it was over before")
+        result = await Runtime(client.store).cancel_async(run, message, by=actor)
+        if result.status != "cancelled":
+            complain(f"run {run} is {result.status}; it was over before")
             return exits.REFUSED
         print_line(f"cancelled {run}")
-        for item in await client.pending():
-            if item.id.startswith(f"{run}/"):
-                print_line(f"nobody knows whether this happened: {item}")
+        for item in result.pending:
+            print_line(f"nobody knows whether this happened: {item.id}: {detail(item)}")
         return exits.DONE
 
     raise typer.Exit(with_store(locate(store, app), decide))

@@ -31,6 +31,9 @@ class Commands(TyperGroup):
         except CairnError as error:
             complain(str(error))
             raise typer.Exit(exits.of_error(error)) from error
+        except KeyboardInterrupt:
+            complain("interrupted")
+            raise typer.Exit(exits.INTERRUPTED) from None
 
 
 app = typer.Typer(

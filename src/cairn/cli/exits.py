@@ -7,6 +7,8 @@ from cairn.errors import CairnError, RunConflict, UnknownAgent, UnknownRun, Usag
 DONE = 0
 REFUSED = 1
 USAGE = 2
+INTERRUPTED = 130
+"""128 and the number of SIGINT, when nothing was being driven."""
 TERMINATED = 143
 """128 and the number of SIGTERM: the run goes on when it is asked for again."""
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 
 from cairn.cli import exits, options
 from cairn.cli.place import locate, with_store
 from cairn.cli.plain import count, json_line
-from cairn.cli.say import complain, print_line
+from cairn.cli.say import complain, print_line, write
 from cairn.core.codec import Row
 from cairn.core.events import EVENTS
 from cairn.engine.client import Client
@@ -42,24 +39,17 @@ def export(
     digest stands in place of the salt. A fork's lines begin with those of the run it continues.
     """
     lines = with_store(locate(store, app), lambda client: _export(client.store, run))
-    with _output(out) as file:
+    if not out:
         for item in lines:
-            file.write(json_line(item))
-    if out:
-        print_line(f"wrote {count(len(lines), 'event')} of {run} to {out}")
-
-
-@contextlib.contextmanager
-def _output(path: str) -> Iterator[TextIO]:
-    """Standard output, or a new file that is there whole or not at all."""
-    if not path:
-        yield sys.stdout
+            write(json_line(item))
         return
     try:
-        with Path(path).open("w", encoding="utf-8") as file:
-            yield file
+        with Path(out).open("w", encoding="utf-8") as file:
+            file.writelines(map(json_line, lines))
     except OSError as error:
-        raise ConfigError("--out", f"{path} cannot be written: {error.strerror}", "") from error
+        problem = f"{out} cannot be written: {error.strerror}"
+        raise ConfigError("--out", problem, "Name another file") from error
+    print_line(f"wrote {count(len(lines), 'event')} of {run} to {out}")
 
 
 async def _export(store: Store, run: str) -> list[dict[str, Any]]:

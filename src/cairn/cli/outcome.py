@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cairn.cli.paint import console, line, styled
 from cairn.cli.plain import count, json_line, money, span, visible, visible_line
+from cairn.cli.say import write
 from cairn.core import events as ev
 from cairn.core.index import Pending
 from cairn.core.lifecycle import ENDED
@@ -19,7 +19,8 @@ from cairn.ports import Store
 if TYPE_CHECKING:
     from cairn.engine.result import Run
 
-SHOWN_DETAIL = 400
+SHOWN_DETAIL = 2_000
+"""Characters of a call that are shown to whoever decides it; what is left out is said."""
 
 
 def print_outcome(run: Run) -> None:
@@ -49,7 +50,6 @@ def print_outcome(run: Run) -> None:
     hint = next_step(run)
     if hint:
         out.print(hint, soft_wrap=True)
-    sys.stdout.flush()
 
 
 def print_pending(item: Pending, question: str = "") -> None:
@@ -76,7 +76,10 @@ def detail(item: Pending) -> str:
         return visible_line(str(question), SHOWN_DETAIL)
     if not item.tool:
         return ""
-    return f"{visible_line(item.tool, 60)}({visible_line(item.detail, SHOWN_DETAIL)})"
+    left_out = len(item.detail) - SHOWN_DETAIL
+    more = f" [{left_out:,} more characters: cairn inbox --json]" if left_out > 0 else ""
+    shown = " ".join(visible(item.detail[:SHOWN_DETAIL]).split())
+    return f"{visible_line(item.tool, 60)}({shown}{more})"
 
 
 async def question_of(store: Store, item: Pending) -> str:
@@ -121,8 +124,7 @@ def next_step(run: Run) -> str:
 
 def print_json(value: Any) -> None:
     """One JSON object on one line."""
-    sys.stdout.write(json_line(value))
-    sys.stdout.flush()
+    write(json_line(value))
 
 
 def run_object(run: Run) -> dict[str, Any]:

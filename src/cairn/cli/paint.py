@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cairn.cli.plain import visible
+from cairn.cli.say import silence
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,8 +47,14 @@ def console(*, table: bool = False) -> Console:
     """A console on standard output, at most 120 columns wide; tables in a pipe are not cut."""
     from rich.console import Console
 
+    class Patient(Console):
+        """A reader that has gone away ends the output, not the command and its exit code."""
+
+        def on_broken_pipe(self) -> None:
+            silence(sys.stdout)
+
     plain = not sys.stdout.isatty()
-    made = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+    made = Patient(highlight=False, markup=False, emoji=False)
     if plain and table:
         made.width = UNCUT
     elif made.width > WIDEST:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import msgspec
@@ -13,7 +12,7 @@ from cairn.cli.outcome import pending_object, print_json, print_pending, questio
 from cairn.cli.paint import console, styled
 from cairn.cli.place import locate, with_store
 from cairn.cli.plain import day, json_line, money, visible, visible_line
-from cairn.cli.say import print_line
+from cairn.cli.say import print_line, write
 from cairn.cli.screen import LineTeller
 from cairn.core import codec
 from cairn.core import events as ev
@@ -47,13 +46,15 @@ def runs(
         raise ConfigError(
             "--status", f"{unknown[0]!r} is no status", f"Use one of {', '.join(sorted(known))}"
         )
-    where = RunFilter(status=wanted, agent=agent, session=session, limit=limit)
+    where = RunFilter(status=wanted, agent=agent, session=session, limit=limit + 1)
     found = with_store(locate(store, app), lambda client: client.runs(where))
     if json:
-        for info in found:
+        for info in found[:limit]:
             print_json(msgspec.structs.asdict(info))
     elif found:
-        _print_runs(found)
+        _print_runs(found[:limit])
+        if len(found) > limit:
+            print_line(f"there are more: --limit {limit * 5}")
     else:
         print_line("no runs")
 
@@ -101,7 +102,7 @@ def trace(
     if json:
         for entry in entries:
             if step is None or entry.step == step:
-                sys.stdout.write(json_line(event_object(run, entry)))
+                write(json_line(event_object(run, entry)))
     elif run == STORE_JOURNAL:
         teller = LineTeller()
         for entry in entries:

@@ -82,7 +82,8 @@ def _figures(tree: Tree, view: RunView) -> None:
 
 def _ending(tree: Tree, view: RunView, teller: _Teller) -> None:
     for item in view.pending:
-        tree.add(line(f"waits: {item}", style="yellow"))
+        asked = teller.text(f"{item.tool}({item.detail})" if item.tool else "")
+        tree.add(line(f"waits: {item.id}", item.kind, asked, style="yellow"))
     end = view.end
     if end is None:
         return

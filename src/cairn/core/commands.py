@@ -191,7 +191,8 @@ def _resolve(state: RunState, command: Resolve, now: int) -> ev.Event | None:
 
 
 def _known(state: RunState, call_id: str) -> Call | None:
-    number = call_id[1:]
-    if not (call_id[:1] == "c" and number.isdecimal() and 1 <= int(number) <= state.last_call):
+    number = call_id[1:10]  # no run has a thousand million calls
+    known = number.isdecimal() and 1 <= int(number) <= state.last_call
+    if not known or call_id != f"c{int(number)}":
         raise UnknownRun(f"there is no call {state.run}/{call_id}")
     return state.calls.get(call_id)

@@ -76,9 +76,7 @@ def repeatable(call: Call, recovery: ev.Recovery) -> bool:
 
 
 def _completed(state: RunState, entry: ev.Entry, event: ev.ToolCompleted) -> RunState:
-    call = _call(state, event.call)
-    if call.status is not _S.STARTED:
-        raise IllegalTransition(f"{state.run}: call {call.id} is {call.status.value}, not started")
+    call = _running(state, event.call)
     text = result_text(event, state.sources)
     state = replace(
         state,
@@ -141,7 +139,7 @@ def _rejected(state: RunState, entry: ev.Entry, event: ev.ToolRejected) -> RunSt
 
 
 def _unknown(state: RunState, entry: ev.Entry, event: ev.ToolUnknown) -> RunState:
-    call = _call(state, event.call)
+    call = _running(state, event.call)
     state = replace(
         state, spent=replace(state.spent, running_us=state.spent.running_us + event.duration_us)
     )
@@ -179,6 +177,8 @@ def _in_doubt(state: RunState, call: Call, reason: str, message: str, not_before
 
 def _takeover(state: RunState, entry: ev.Entry, event: ev.TakeoverRequested) -> RunState:
     call = _call(state, event.call)
+    if call.status is not _S.UNKNOWN:
+        raise IllegalTransition(f"{state.run}: call {call.id} is {call.status.value}, not unknown")
     return _in_doubt(state, call, call.reason, event.message, call.not_before)
 
 
@@ -295,7 +295,7 @@ def _input_requested(state: RunState, entry: ev.Entry, event: ev.InputRequested)
 
 
 def _input_answered(state: RunState, entry: ev.Entry, event: ev.InputAnswered) -> RunState:
-    if state.question == event.n:
+    if state.question and state.question == event.n:
         guard = replace(state.guard, stale=0, rung=-1)
         state = replace(state, question=0, guard=guard)
         return replace(state, queued={**state.queued, entry.seq: (Text(event.text),)})
@@ -324,6 +324,13 @@ def _call(state: RunState, call_id: str) -> Call:
     call = state.calls.get(call_id)
     if call is None:
         raise IllegalTransition(f"{state.run}: there is no open call {call_id}")
+    return call
+
+
+def _running(state: RunState, call_id: str) -> Call:
+    call = _call(state, call_id)
+    if call.status is not _S.STARTED:
+        raise IllegalTransition(f"{state.run}: call {call.id} is {call.status.value}, not started")
     return call
 
 

@@ -44,10 +44,10 @@ def check_platform(platform: str = sys.platform) -> None:
 
 
 def check_place(path: str) -> None:
-    """Refuse a path whose folder is missing or lies on a network filesystem.
+    """Refuse a path whose folder is missing, closed to us, or on a network filesystem.
 
     Raises:
-        ConfigError: there is no such folder, or the path is one.
+        ConfigError: there is no such folder, the path is one, or it may not be written.
         UnsupportedStore: the filesystem is a network one.
     """
     folder = Path(path).parent
@@ -57,6 +57,14 @@ def check_place(path: str) -> None:
         )
     if Path(path).is_dir():
         raise ConfigError("store", f"{path} is a folder", f"Name a file in it: {path}/cairn.db")
+    if not os.access(folder, os.W_OK | os.X_OK) or (
+        Path(path).exists() and not os.access(path, os.R_OK | os.W_OK)
+    ):
+        raise ConfigError(
+            "store",
+            f"{path} cannot be written by this user",
+            "Choose a path of your own, or have its owner change its mode",
+        )
     kind = filesystem_of(str(folder))
     if is_network(kind):
         raise UnsupportedStore(

@@ -34,6 +34,8 @@ def check_untouched(path: str) -> None:
             version = int(connection.pragma("user_version"))
             if int(connection.pragma("application_id")) == APPLICATION_ID:
                 _check_version(version, path)
+    except apsw.CorruptError:
+        return  # cut off in a checkpoint: only together with its log does the file make sense
     except apsw.NotADBError as error:
         raise UnsupportedStore(f"{path} is not a store: choose another path") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import threading
 import time
@@ -189,15 +188,15 @@ class SqliteStore:
         """See `Store.close`."""
         if self._parent:
             return  # a forked child has nothing of its own to close
+        await asyncio.to_thread(self._shut)
+
+    def _shut(self) -> None:
         with _registry_lock:
             self.users -= 1
             if self.users > 0:
                 return
             if _open.get(self.settings.path) is self:
                 del _open[self.settings.path]
-        await asyncio.to_thread(self._shut)
-
-    def _shut(self) -> None:
         self._watch.stop()
         self._readers.close()
         self._writer.stop()
@@ -214,6 +213,8 @@ class SqliteStore:
             raise type(fault)(str(fault))
 
     def _forked(self) -> None:
+        import ctypes
+
         self._parent = os.getppid()
         self._owners.forked()
         for connection in (self._connection, *self._readers.connections()):
