@@ -178,7 +178,7 @@ def test_the_inbox_names_what_waits_and_how_to_decide_it(cairn: Cairn) -> None:
 def test_what_is_left_out_of_a_long_request_is_said(cairn: Cairn) -> None:
     cairn("run", "long", "go", "--id", "a")
     out = cairn("inbox").out
-    assert "[3,023 more characters: cairn inbox --json]" in out
+    assert "[3,022 more characters: cairn inbox --json]" in out
     assert "7" * 5_000 in cairn("inbox", "--json").out
 
 

@@ -1,5 +1,6 @@
 """The progress guard: it finds runs that go round in circles, and leaves the others alone."""
 
+import json
 from typing import Any
 
 import pytest
@@ -64,8 +65,7 @@ LOOPS: dict[str, list[Turn]] = {
 HONEST: dict[str, list[Turn]] = {
     "three attachments that all answer true": [
         ("attach", {"file": name}, True) for name in ("a", "b", "c")
-    ]
-    * 1,
+    ],
     "twenty different writes that all answer true": [
         ("attach", {"file": n}, True) for n in range(20)
     ],
@@ -112,7 +112,7 @@ def test_the_model_is_told_once_per_rung() -> None:
 def test_while_blocked_a_repeated_call_is_refused_and_a_new_one_runs() -> None:
     play = played([("read", {"a": 1}, "same")] * 5)
     assert alarms(play) == ["hint", "block"]
-    assert play.calls(("read", '{"a":1}'), ("read", {"a": 2})) == ["c6"] or True
+    assert play.calls(("read", '{"a":1}'), ("read", {"a": 2})) == ["c7"]
     refused = play.last(ev.ToolRejected)
     assert (refused.kind, refused.error_class) == ("loop", ErrorClass.LOOP_DETECTED)
 
@@ -189,8 +189,6 @@ json_values = st.recursive(
 def test_a_call_is_the_same_call_whatever_the_order_and_spacing_of_its_arguments(
     arguments: dict[str, Any],
 ) -> None:
-    import json
-
     backwards = dict(reversed(list(arguments.items())))
     tight = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
     loose = json.dumps(backwards, indent=2, ensure_ascii=True)

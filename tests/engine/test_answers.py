@@ -151,7 +151,6 @@ def test_what_a_check_misses_is_told_to_the_model():
     asyncio.run(main())
 
 
-@pytest.mark.xfail(reason="decide fails the run before it looks at the last answer", strict=False)
 @pytest.mark.parametrize("repairs", [0, 1, 3])
 def test_a_check_that_never_accepts_fails_the_run_and_every_answer_was_looked_at(repairs):
     """The last answer is checked like the first: no paid reply is thrown away unseen."""

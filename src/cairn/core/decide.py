@@ -127,9 +127,6 @@ def _finish(state: RunState, rules: Rules) -> Action:
     for name in rules.checks:
         if name in state.checked:
             continue
-        if state.repairs.get(f"step:{name}", 0) >= rules.repairs:
-            message = f"the answer did not pass the check {name} in {rules.repairs} tries"
-            return append(ev.RunFailed(error_class=ErrorClass.MALFORMED_OUTPUT, message=message))
         if state.spent.steps >= state.limits.steps:
             return _limit("steps", state.limits.steps, state.spent.steps)
         return RunTask(step=state.step + 1, event=ev.StepStarted(name=name))

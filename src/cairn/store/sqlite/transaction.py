@@ -35,11 +35,15 @@ def _update(columns: Sequence[str]) -> dict[int, str]:
         f"no = n.column{width + 1} AND head = n.column{width + 2} AND epoch = n.column{width + 3}"
     )
     values = f"({', '.join(['?'] * (width + 3))})"
-    return {
+    statements = {
         n: f"UPDATE run SET {sets} FROM (VALUES {rows}) AS n WHERE {guard}"  # noqa: S608 - our own words
         for n in _CHUNKS
         for rows in [", ".join([values] * n)]
     }
+    # one line alone, the most common of all, needs no table of values
+    alone = ", ".join(f"{name} = ?" for name in columns)
+    statements[1] = f"UPDATE run SET {alone} WHERE no = ? AND head = ? AND epoch = ?"  # noqa: S608 - our own words
+    return statements
 
 
 _PLAIN = ("head", "hash", "updated_at", "steps", "tokens", "micro_usd")

@@ -103,8 +103,8 @@ class Writer:
         last = False
         while not last:
             batch, last = self._gather()
+            self._let_in()  # before the callers are woken: after that the thread is in their way
             self._write(batch)
-            self._let_in()
         self._refuse_rest()
         self._leave()
 
