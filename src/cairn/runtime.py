@@ -19,11 +19,11 @@ from cairn.core.events import Entry, TaskKind
 from cairn.core.index import Pending
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
 from cairn.core.limits import Limits
-from cairn.core.messages import Part, Principal
+from cairn.core.messages import Part, Principal, clean
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.state import RunState
 from cairn.engine.backs import capped
-from cairn.engine.client import Client, Task, parts_of, settled
+from cairn.engine.client import Client, Task, check_text, parts_of, same_person, settled
 from cairn.engine.host import Deployment, Host
 from cairn.engine.load import load, read_artifact
 from cairn.engine.notify import Notifier, OnWait
@@ -183,13 +183,14 @@ class Runtime:
             UnknownRun: the session is new and no agent was named, or it is another principal's.
         """
         who = _principal(principal)
+        check_text("session", session)
         for _ in range(5):
             last = await self.store.session_head(session)
             if last is None and not agent:
                 raise UnknownRun(f"there is no session {session!r}; name an agent to begin it")
             if last is not None and last.status not in ENDED:
                 state = await load(self.store, last.run)
-                if state.principal != who:
+                if not same_person(state.principal, who):
                     raise UnknownRun(f"there is no session {session!r}")
                 try:
                     await self.client.submit(last.run, cmd.Queue(parts=parts_of(text)), who.id)
@@ -222,7 +223,7 @@ class Runtime:
             agent=agent,
             input=parts_of(given),
             principal=_principal(principal),
-            session=session,
+            session=check_text("session", session),
             limits=known.limits.narrowed(limits) if limits is not None else known.limits,
             kind=kind or known.kind,
             approvals=approvals,
@@ -371,7 +372,7 @@ class Runtime:
 
     async def pause_async(self, run: str, reason: str = "", *, by: str = "") -> Run:
         """Start nothing new in a run; what is in flight is waited for."""
-        await self.client.submit(run, cmd.Pause(reason=reason), by)
+        await self.client.submit(run, cmd.Pause(reason=clean(reason)), by)
         return await self.get_async(run)
 
     async def resume_async(self, run: str, *, by: str = "") -> Run:
@@ -383,7 +384,7 @@ class Runtime:
 
     async def cancel_async(self, run: str, reason: str = "", *, by: str = "") -> Run:
         """End a run and wait until it has ended; needs no agent. Ended runs stay as they are."""
-        await self.client.submit(run, cmd.Cancel(reason=reason), by)
+        await self.client.submit(run, cmd.Cancel(reason=clean(reason)), by)
         while (info := await self.store.info(run)).status not in ENDED:
             await drive(self.store, run, self.host)  # a paused run counts as settled before its end
             if not self.host.draining:
@@ -492,4 +493,7 @@ ENDED = frozenset({"completed", "failed", "stopped", "cancelled"})
 
 
 def _principal(given: Principal | str) -> Principal:
-    return Principal(id=given) if isinstance(given, str) else given
+    who = Principal(id=given) if isinstance(given, str) else given
+    for name in (who.id, who.tenant, *who.roles):
+        check_text("principal", name)
+    return who

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cairn
+from typer.testing import CliRunner
+
+import cairn as cairn_package
 
 
 def effects() -> list[str]:
@@ -243,3 +246,18 @@ def test_work_until_idle_drives_what_is_left_and_leaves_what_waits(cairn: Cairn)
     assert "a   10 run.completed" in said.out
     assert [r["status"] for r in cairn("runs", "--json").objects] == ["waiting", "completed"]
     assert cairn("work", "--until-idle", "-q").out == ""
+
+
+def test_the_version_is_the_packages() -> None:
+    from cairn.cli.entry import app
+
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"cairn {cairn_package.__version__}\n"
+
+
+def test_every_command_explains_itself_in_a_line_that_is_not_cut() -> None:
+    from cairn.cli.entry import app
+
+    said = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout
+    commands = said.partition("Commands:\n")[2].splitlines()
+    assert len(commands) == 19
+    assert all(line.endswith(".") and not line.endswith("...") for line in commands)

@@ -415,4 +415,7 @@ def _key(spec: ToolSpec, arguments: str) -> str | None:
     values = spec.check(arguments)
     if spec.conflict_key is None or isinstance(values, Problem):
         return None
-    return spec.conflict_key(values)
+    try:
+        return spec.conflict_key(values)
+    except Exception:  # a key that cannot be told is none
+        return None

@@ -284,6 +284,25 @@ class Play:
         for call in self.calls((name, arguments)):
             self.returns(call, result)
 
+    # ---------------------------------------------------------------- tasks
+
+    def accepts(self) -> None:
+        """The check that runs has accepted the answer."""
+        assert self.state.task is not None
+        self.add(ev.StepCompleted(duration_us=1_000), self.state.task.step)
+
+    def refuses(self, message: str) -> None:
+        """The check that runs has refused the answer; the last time in a row ends the run."""
+        task = self.state.task
+        assert task is not None
+        last = self.state.repairs.get(f"step:{task.name}", 0) >= self.rules.repairs
+        event = ev.StepFailed(
+            error_class=ErrorClass.MALFORMED_OUTPUT,
+            message=message,
+            disposition="end" if last else "repair",
+        )
+        self.add(event, task.step)
+
     # ---------------------------------------------------------------- misfortune
 
     def crash(self, *, gone: bool = True) -> None:

@@ -12,7 +12,7 @@ from cairn.core.gate import call_digest
 from cairn.core.lifecycle import CallStatus, Status
 from cairn.core.messages import ResultPart
 from cairn.core.policy import DEFAULTS, Policy, Verdict
-from cairn.core.rules import Problem
+from cairn.core.rules import Problem, ToolSpec
 from cairn.errors import ConfigError, ErrorClass
 
 E = ErrorClass
@@ -126,8 +126,6 @@ def test_no_policy_of_any_kind_makes_a_dangerous_call_better_than_ask() -> None:
 
 
 def test_a_tool_whose_effect_is_not_declared_counts_as_dangerous() -> None:
-    from cairn.core.rules import ToolSpec
-
     spec = ToolSpec(name="act", check=need())
     assert (spec.effect, spec.recovery) == ("dangerous", "once")
 
@@ -144,9 +142,8 @@ def test_a_policy_sees_the_validated_arguments(cents: int, expected: str) -> Non
     play = Play(
         rules_of(tool("refund", "write", check=need("cents")), policy=ByAmount()), lawful=False
     )
-    play.calls(("refund", {"cents": cents}), ("refund", {}))
+    play.calls(("refund", {"cents": cents}))
     assert fate(play) == expected
-    assert play.call("c2").status is CallStatus.REQUESTED or fate(play, "c2") == "invalid"
 
 
 # ---------------------------------------------------------------- asked again right before
@@ -292,8 +289,10 @@ def test_blank_arguments_are_an_empty_object(text: str) -> None:
 
 
 def test_a_check_may_name_its_own_class() -> None:
-    check = lambda text: Problem(message="the file is gone", error_class=E.DEPENDENCY_FAILED)  # noqa: E731 - one line says it
-    play = Play(rules_of(tool("find", check=check)), lawful=False)
+    def check(text: str) -> Problem:
+        return Problem(message="the file is gone", error_class=E.DEPENDENCY_FAILED)
+
+    play = Play(rules_of(tool("find", check=check)))
     play.calls("find")
     assert play.last(ev.ToolRejected).error_class is E.DEPENDENCY_FAILED
 

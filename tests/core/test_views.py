@@ -189,6 +189,17 @@ def test_calls_that_never_started_are_cancelled_with_the_run_and_an_open_step_ha
     assert view.ended_at == play.state.at
 
 
+def test_a_step_that_leaves_an_unknown_effect_behind_has_failed() -> None:
+    play = Play(PAY)
+    play.calls(("pay", {}))
+    play.vanishes("c1", "lost")
+    play.submit(cmd.Cancel())
+    play.settle()
+    view = told(play)
+    assert [s.status for s in view.steps] == ["failed"]
+    assert [p.id for p in view.pending] == ["r1/c1"]
+
+
 def test_other_events_are_notes_of_the_step_they_fell_into() -> None:
     play = Play(PAY)
     play.submit(cmd.Queue(parts=(Text("before the first step"),)))
@@ -253,6 +264,59 @@ def test_a_journal_without_its_beginning_is_refused() -> None:
         timeline(play.journal[1:])
     with pytest.raises(CorruptJournal, match="empty"):
         timeline([])
+
+
+def test_a_failed_task_and_a_failed_turn_show_their_faults() -> None:
+    play = Play(rules_of(checks=("complete",)))
+    play.says("half done")
+    play.step()
+    play.add(
+        ev.StepFailed(error_class=ErrorClass.MALFORMED_OUTPUT, message="not whole", duration_us=9),
+        step=2,
+    )
+    play.fails(ErrorClass.AUTH, "no key")
+    play.settle()
+    first, task, last = told(play).steps
+    assert (first.status, task.status, last.status) == ("completed", "failed", "failed")
+    assert task.tasks[0].fault is not None
+    assert task.tasks[0].fault.message == "not whole"
+    assert task.duration_us == 0
+
+
+def test_a_turn_that_will_be_tried_again_waits() -> None:
+    play = Play(PAY)
+    play.fails(ErrorClass.RATE_LIMITED, "slow down")
+    (step,) = told(play).steps
+    assert step.status == "waiting"
+    assert step.attempts[0].fault is not None
+    assert step.attempts[0].fault.retry_at > play.now
+
+
+def test_a_question_of_the_runtime_itself_and_its_answer_are_notes() -> None:
+    play = Play(PAY)
+    play.says("", ("find", {}))
+    play.start()
+    play.returns("c1")
+    play.add(ev.InputRequested(n=1, question="What now?"))
+    play.submit(cmd.Answer(n=1, text="stop"))
+    assert [n.text for n in told(play).steps[0].notes] == [
+        "question 1 · What now?",
+        "question 1 · stop",
+    ]
+
+
+def test_late_outcomes_settle_only_what_is_in_doubt() -> None:
+    play = Play(PAY)
+    play.calls(("pay", {}))
+    play.vanishes("c1")
+    play.add(ev.ToolLate(call="c9", ok=True))
+    play.submit(cmd.Late(call="c1", ok=False, message="refused"))
+    play.submit(cmd.Late(call="c1", ok=True))
+    view = told(play)
+    call = calls_of(view)["c1"]
+    assert (call.status, call.result) == (CallStatus.FAILED, "refused")
+    assert [s.verdict for s in call.settlements] == ["late", "late"]
+    assert [n.name for n in view.steps[0].notes] == ["tool.late"]
 
 
 # ---------------------------------------------------------------- changes

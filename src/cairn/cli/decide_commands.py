@@ -24,7 +24,7 @@ from cairn.engine.client import Client
 from cairn.errors import CairnError, ConfigError
 
 Requests = Annotated[
-    list[str], typer.Argument(metavar="REQUEST...", help="What waits, as inbox shows it: RUN/1.")
+    list[str], typer.Argument(metavar="REQUEST", help="What waits, as inbox shows it: RUN/1.")
 ]
 Verdict = Literal["happened", "not_happened", "given_up"]
 
@@ -49,10 +49,7 @@ def approve(
 
 
 def deny(
-    request: Annotated[
-        list[str],
-        typer.Argument(metavar="REQUEST...", help="What waits, as inbox shows it: RUN/1."),
-    ],
+    requests: Requests,
     *,
     message: options.Message = "",
     by: options.By = "",
@@ -63,7 +60,7 @@ def deny(
     actor = options.who(by)
 
     async def decide(client: Client) -> int:
-        return await _each(client, request, "denied", lambda r: client.deny(r, message, actor))
+        return await _each(client, requests, "denied", lambda r: client.deny(r, message, actor))
 
     raise typer.Exit(with_store(locate(store, app), decide))
 
@@ -145,7 +142,10 @@ def pause(
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Start nothing new in a run; what is in flight is waited for by whoever drives it."""
+    """Start nothing new in a run until it is resumed.
+
+    What is in flight is waited for by whoever drives it.
+    """
     actor = options.who(by)
 
     async def decide(client: Client) -> int:
@@ -164,7 +164,10 @@ def cancel(
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """End a run and wait until it has ended; runs that are over stay as they are."""
+    """End a run and wait until it has ended.
+
+    What is in flight is stopped; runs that are over stay as they are, which exits with 1.
+    """
     actor = options.who(by)
 
     async def decide(client: Client) -> int:

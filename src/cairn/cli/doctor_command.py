@@ -43,7 +43,11 @@ class Finding(Record):
 
 
 def doctor(*, store: options.Store = "", app: options.App = "") -> None:
-    """Look at Python, SQLite, the store and the application; exit 1 if something is wrong."""
+    """Look whether all is well here.
+
+    Python, SQLite, the store and its disk, the application and its agents. Exits with 1 if
+    something is wrong.
+    """
     place = locate(store, app)
     out = console()
     problems = 0

@@ -31,12 +31,13 @@ def export(
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Write a run's events as JSON lines, with what is needed to verify the chain elsewhere.
+    """Write a run's events as JSON lines.
 
-    `data` is the exact text that was hashed, `salt` and `hash` are hex: hash is SHA-256 of the
-    previous hash, the header (run, seq, at, step, actor, type, v; one a line) and
-    SHA-256(salt + data). The first previous hash is 32 zero bytes. Erased data is null, and its
-    digest stands in place of the salt. A fork's lines begin with those of the run it continues.
+    They hold what is needed to verify the chain elsewhere. `data` is the exact text that was
+    hashed, `salt` and `hash` are hex: hash is SHA-256 of the previous hash, the header (run, seq,
+    at, step, actor, type, v; one a line) and SHA-256(salt + data). The first previous hash is 32
+    zero bytes. Erased data is null, and its digest stands in place of the salt. A fork's lines
+    begin with those of the run it continues.
     """
     lines = with_store(locate(store, app), lambda client: _export(client.store, run))
     if not out:
@@ -83,13 +84,16 @@ def row_object(run: str, row: Row) -> dict[str, Any]:
 
 def verify(
     run: Annotated[
-        str, typer.Argument(metavar="[RUN]", help="Id of the run; all runs by default.")
+        str, typer.Argument(metavar="RUN", help="Id of the run; all runs by default.")
     ] = "",
     *,
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Check the hash chain of one run or of all; exit 1 if anything was changed or removed."""
+    """Check the hash chain of one run or of all.
+
+    Exits with 1 if anything was changed or removed.
+    """
 
     async def check(client: Client) -> int:
         names = [run] if run else await _all_journals(client.store)
@@ -130,9 +134,10 @@ def prune(
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Remove whole ended runs that nobody wrote to for so long; their last hash is kept.
+    """Remove old runs that are over.
 
-    Runs with a fork, with an effect nobody knows of, or in the middle of a session stay.
+    Whole runs go that nobody wrote to for so long; the last hash of each is kept. Runs with a
+    fork, with an effect nobody knows of, or in the middle of a session stay.
     """
     age_us = options.seconds_of(older_than, "--older-than") * 1_000_000
     before = SystemClock().now_us() - age_us

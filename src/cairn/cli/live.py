@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Self
+from typing import Self, assert_never
 
 from rich.console import Group, RenderableType
 from rich.live import Live as RichLive
@@ -85,6 +85,8 @@ class Live:
             case Progress():
                 done = f" {what.fraction:.0%}" if what.fraction is not None else ""
                 self._progress[what.call] = f"{what.message}{done}"
+            case _:
+                assert_never(what)
 
     # ------------------------------------------------------------ drawing
 

@@ -95,7 +95,11 @@ def trace(
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Show everything that happened in a run: steps, model attempts, calls, decisions, costs."""
+    """Show all that happened in a run.
+
+    Steps, model attempts, tool calls with verdict, approvals and attempts, times, tokens, costs,
+    faults and what was done about them, changes of state, and the end.
+    """
     entries = with_store(locate(store, app), lambda client: client.store.read(run))
     if step is not None and not any(e.step == step for e in entries):
         raise UnknownRun(f"run {run} has no step {step}")

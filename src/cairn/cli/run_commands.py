@@ -61,11 +61,12 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Start a run, or go on with it: the same command starts, resumes and recovers.
+    """Start a run, or go on with it.
 
-    Limits given here can only be stricter than the agent's own. Ctrl-C pauses the run, a second
-    one cancels it. Exit code: 0 completed, 1 failed, 2 usage, 3 stopped, 4 cancelled, 5 waiting,
-    6 paused.
+    The same command starts, resumes and recovers, and at last shows the stored result. Limits
+    given here can only be stricter than the agent's own. Ctrl-C pauses the run, a second one
+    cancels it. Exit code: 0 completed, 1 failed, 2 usage, 3 stopped, 4 cancelled, 5 waiting, 6
+    paused.
     """
     runtime = open_app(locate(store, app))
     bounds = _Bounds(max_steps, max_calls, max_tokens, max_usd, max_seconds)
@@ -97,9 +98,10 @@ def resume(
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """End a pause, and go on with the run if an application here knows its agent.
+    """End a pause and go on with the run.
 
-    Without one, it is said who has to go on. Exit code as for run.
+    Without an application that knows its agent, it is said who has to go on. Exit code as for
+    run.
     """
     place = locate(store, app)
     shown = Shown(json=json, quiet=quiet, by=options.who(by))
@@ -122,10 +124,10 @@ def retry(  # noqa: PLR0913 - one parameter for each option of the command
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Go on from just before the end of a failed, stopped or cancelled run, as a new run.
+    """Go on from just before a run's bad end, as a new run.
 
-    No effect is repeated; what it spends is counted anew, under the old limits unless new ones
-    are given. Exit code as for run.
+    The old run must have failed, been stopped or been cancelled. No effect is repeated; what it
+    spends is counted anew, under the old limits unless new ones are given. Exit code as for run.
     """
     place = locate(store, app)
     bounds = _Bounds(max_steps, max_calls, max_tokens, max_usd, max_seconds)
@@ -145,10 +147,10 @@ def work(
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Drive every run the application knows the agent of, until it is ended.
+    """Drive all runs whose agents the application knows.
 
-    The first Ctrl-C or SIGTERM starts nothing new and waits for what is in flight, the second
-    one ends at once: other workers then find the runs free.
+    It goes on until it is ended. The first Ctrl-C or SIGTERM starts nothing new and waits for
+    what is in flight, the second one ends at once: other workers then find the runs free.
     """
     runtime = open_app(locate(store, app))
     asyncio.run(_work(runtime, until_idle=until_idle, concurrency=concurrency, quiet=quiet))

@@ -27,9 +27,7 @@ class History(Sequence[T], Generic[T]):
         """This history and one more item; this one stays as it is."""
         new: History[T] = History.__new__(History)
         items = self._items
-        # Somebody else has gone on from here: branch off. So does every first item, since the
-        # empty history is a default that all runs share.
-        if not self._length or len(items) != self._length:
+        if len(items) != self._length:  # somebody else has gone on from here: branch off
             items = items[: self._length]
         items.append(item)
         if items[self._length] is not item:  # another thread went on from here at this moment

@@ -8,7 +8,7 @@ particular become notes, so nothing is ever lost from sight.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -76,57 +76,52 @@ def _ended(told: Timeline, entry: ev.Entry, event: ev.Event) -> None:
 
 
 def _task_started(told: Timeline, entry: ev.Entry, event: ev.StepStarted) -> None:
-    step = told.step(entry, kind="task", name=event.name)
+    step = told.step(entry.step, entry.at, kind="task", name=event.name)
     attempt = TaskAttempt(seq=entry.seq, at=entry.at, n=event.attempt)
-    told.steps[step.number] = replace(step, tasks=(*step.tasks, attempt))
+    told.step(step.number, entry.at, tasks=(*step.tasks, attempt))
 
 
 def _task_ended(
     told: Timeline, entry: ev.Entry, event: ev.StepCompleted | ev.StepFailed | ev.StepLost
 ) -> None:
-    step = told.step(entry)
-    if not step.tasks:
-        return
+    step = told.steps[told.latest]  # nothing else can have begun meanwhile
     last = replace(step.tasks[-1], ended_at=entry.at)
     match event:
         case ev.StepCompleted():
-            last = replace(
-                last,
-                fate="completed",
-                duration_us=event.duration_us,
-                output="" if event.output == ev.EMPTY else plain(event.output),
-            )
+            output = "" if event.output == ev.EMPTY else plain(event.output)
+            last = replace(last, fate="completed", duration_us=event.duration_us, output=output)
         case ev.StepFailed():
             last = replace(
                 last, fate="failed", duration_us=event.duration_us, fault=fault_of(event)
             )
         case ev.StepLost():
             last = replace(last, fate="lost")
-    told.steps[step.number] = replace(step, tasks=(*step.tasks[:-1], last))
+        case _:
+            assert_never(event)
+    told.step(step.number, entry.at, tasks=(*step.tasks[:-1], last))
 
 
 # ---------------------------------------------------------------- model
 
 
 def _requested(told: Timeline, entry: ev.Entry, event: ev.ModelRequested) -> None:
-    step = told.step(entry)
+    step = told.step(entry.step, entry.at)
+    told.turn = step.number
     attempt = ModelAttempt(
         seq=entry.seq, at=entry.at, n=event.attempt, model=event.model, reserved=event.reserved
     )
-    told.steps[step.number] = replace(step, attempts=(*step.attempts, attempt))
+    told.step(step.number, entry.at, attempts=(*step.attempts, attempt))
 
 
-def _reply(told: Timeline, entry: ev.Entry, **fields: Any) -> None:
-    step = told.step(entry)
-    if step.attempts:
-        last = replace(step.attempts[-1], **fields)
-        told.steps[step.number] = replace(step, attempts=(*step.attempts[:-1], last))
+def _reply(told: Timeline, at: int, **fields: Any) -> None:
+    *earlier, last = told.steps[told.turn].attempts
+    told.step(told.turn, at, attempts=(*earlier, replace(last, **fields)))
 
 
 def _replied(told: Timeline, entry: ev.Entry, event: ev.ModelCompleted) -> None:
     _reply(
         told,
-        entry,
+        entry.at,
         fate="completed",
         ended_at=entry.at,
         latency_us=event.latency_us,
@@ -139,14 +134,14 @@ def _replied(told: Timeline, entry: ev.Entry, event: ev.ModelCompleted) -> None:
     )
     for part in calls_of(event.parts):
         told.calls[part.id] = CallView(
-            id=part.id, name=part.name, arguments=part.arguments, step=entry.step, at=entry.at
+            id=part.id, name=part.name, arguments=part.arguments, step=told.turn, at=entry.at
         )
 
 
 def _model_failed(told: Timeline, entry: ev.Entry, event: ev.ModelFailed) -> None:
     _reply(
         told,
-        entry,
+        entry.at,
         fate="lost" if event.lost else "failed",
         ended_at=entry.at,
         latency_us=event.latency_us,
@@ -159,11 +154,7 @@ def _model_failed(told: Timeline, entry: ev.Entry, event: ev.ModelFailed) -> Non
 def _model_rejected(told: Timeline, entry: ev.Entry, event: ev.ModelRejected) -> None:
     """The answer is refused: it is the last reply's, whatever checks ran after it."""
     fault = Fault(error_class=event.error_class, message=event.note, disposition=event.disposition)
-    turn = max((n for n, step in told.steps.items() if step.attempts), default=0)
-    if turn:
-        *earlier, last = told.steps[turn].attempts
-        attempts = (*earlier, replace(last, rejection=fault))
-        told.steps[turn] = replace(told.steps[turn], attempts=attempts)
+    _reply(told, entry.at, rejection=fault)
 
 
 _TELLERS: dict[type[ev.Event], Callable[[Timeline, ev.Entry, Any], None]] = {

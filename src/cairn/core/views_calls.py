@@ -29,10 +29,13 @@ def _started(told: Timeline, entry: ev.Entry, event: ev.ToolStarted) -> None:
         effect=event.effect,
         recovery=event.recovery,
     )
-    fields: dict[str, Any] = {"status": _S.STARTED, "attempts": (*known.attempts, attempt)}
-    if not known.verdict:
-        fields |= {"verdict": "allow", "rule": event.rule}
-    told.call(event.call, entry, **fields)
+    told.call(
+        event.call,
+        entry,
+        attempts=(*known.attempts, attempt),
+        verdict=known.verdict or "allow",
+        rule=known.rule or event.rule,
+    )
 
 
 def _tool_completed(told: Timeline, entry: ev.Entry, event: ev.ToolCompleted) -> None:
@@ -57,13 +60,8 @@ def _tool_completed(told: Timeline, entry: ev.Entry, event: ev.ToolCompleted) ->
 def _tool_failed(told: Timeline, entry: ev.Entry, event: ev.ToolFailed) -> None:
     fault = fault_of(event)
     told.attempt(event.call, entry, "failed", duration_us=event.duration_us, fault=fault)
-    match event.disposition:
-        case "retry" | "switch":
-            told.call(event.call, entry, status=_S.RETRYING)
-        case "takeover" | "ask_user":
-            told.call(event.call, entry, status=_S.TAKEOVER)
-        case "repair" | "degrade" | "end":
-            told.call(event.call, entry, status=_S.FAILED, result=event.message, ended_at=entry.at)
+    if event.disposition in {"repair", "degrade", "end"}:
+        told.call(event.call, entry, status=_S.FAILED, result=event.message, ended_at=entry.at)
 
 
 def _rejected(told: Timeline, entry: ev.Entry, event: ev.ToolRejected) -> None:
@@ -82,13 +80,6 @@ def _rejected(told: Timeline, entry: ev.Entry, event: ev.ToolRejected) -> None:
 def _unknown(told: Timeline, entry: ev.Entry, event: ev.ToolUnknown) -> None:
     doubt = f"{event.reason}: {event.message}" if event.message else event.reason
     told.attempt(event.call, entry, "unknown", duration_us=event.duration_us, doubt=doubt)
-    once = told.state.calls[event.call].status is _S.TAKEOVER
-    told.call(event.call, entry, status=_S.TAKEOVER if once else _S.UNKNOWN)
-
-
-def _takeover(told: Timeline, entry: ev.Entry, event: ev.TakeoverRequested) -> None:
-    told.call(event.call, entry, status=_S.TAKEOVER)
-    noted(told, entry, event)
 
 
 def _resolved(told: Timeline, entry: ev.Entry, event: ev.ToolResolved) -> None:
@@ -103,16 +94,9 @@ def _resolved(told: Timeline, entry: ev.Entry, event: ev.ToolResolved) -> None:
             evidence=event.evidence,
         ),
     )
-    match event.verdict:
-        case "happened":
-            result = plain(event.result) if event.result != ev.EMPTY else ""
-            told.call(event.call, entry, status=_S.COMPLETED, result=result, ended_at=entry.at)
-        case "not_happened" if told.ended_at:
-            told.call(event.call, entry, status=_S.FAILED, ended_at=entry.at)
-        case "not_happened":
-            told.call(event.call, entry, status=_S.RETRYING)
-        case "unknown" | "given_up":
-            told.call(event.call, entry, status=_S.TAKEOVER)
+    if event.verdict == "happened":
+        result = plain(event.result) if event.result != ev.EMPTY else ""
+        told.call(event.call, entry, status=_S.COMPLETED, result=result, ended_at=entry.at)
 
 
 def _late(told: Timeline, entry: ev.Entry, event: ev.ToolLate) -> None:
@@ -143,7 +127,6 @@ def _asks(told: Timeline, entry: ev.Entry, event: ev.ApprovalRequested) -> None:
     told.call(
         event.call,
         entry,
-        status=_S.ASKING,
         verdict=known.verdict or "ask",
         rule=known.rule or event.rule,
         approvals=(*known.approvals, approval),
@@ -166,9 +149,8 @@ def _decided(
         actor=entry.actor,
         message=event.message,
     )
-    closed: dict[str, Any] = {} if granted else {"ended_at": entry.at}
-    status = _S.APPROVED if granted else _S.DENIED
-    told.call(call, entry, status=status, approvals=(*earlier, decided), **closed)
+    closed = {} if granted else {"status": _S.DENIED, "ended_at": entry.at}
+    told.call(call, entry, approvals=(*earlier, decided), **closed)
 
 
 def _question(told: Timeline, entry: ev.Entry, event: ev.InputRequested) -> None:
@@ -177,14 +159,14 @@ def _question(told: Timeline, entry: ev.Entry, event: ev.InputRequested) -> None
         return
     told.asked[event.n] = event.call
     question = Question(n=event.n, at=entry.at, text=event.question)
-    told.call(event.call, entry, status=_S.QUESTION, question=question)
+    told.call(event.call, entry, question=question)
 
 
 def _answered(told: Timeline, entry: ev.Entry, event: ev.InputAnswered) -> None:
     call = told.asked.get(event.n, "")
     question = told.calls[call].question if call else None
     if question is None:
-        noted(told, entry, event)
+        noted(told, entry, event)  # the answer to a question of the runtime itself
         return
     answered = replace(question, answer=event.text, answered_at=entry.at, actor=entry.actor)
     told.call(
@@ -205,7 +187,6 @@ CALL_TELLERS: dict[type[ev.Event], Callable[[Timeline, ev.Entry, Any], None]] = 
     ev.ToolUnknown: _unknown,
     ev.ToolResolved: _resolved,
     ev.ToolLate: _late,
-    ev.TakeoverRequested: _takeover,
     ev.ApprovalRequested: _asks,
     ev.ApprovalGranted: _decided,
     ev.ApprovalDenied: _decided,

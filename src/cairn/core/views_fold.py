@@ -45,6 +45,10 @@ class Timeline:
         self.calls: dict[str, CallView] = {}
         self.asked: dict[int, str] = {}
         self.notes: list[Note] = []
+        self.latest = 0
+        """The newest step."""
+        self.turn = 0
+        """The step of the newest model request."""
         self.first_at = 0
         self.ended_at = 0
 
@@ -67,27 +71,23 @@ class Timeline:
 
     # ------------------------------------------------------------ places
 
-    def step(self, entry: ev.Entry, **fields: Any) -> StepView:
-        """The step of an entry, made when it is new, with its end moved here."""
-        number = entry.step or max(self.steps, default=0)
-        step = self.steps.get(number) or StepView(number=number, kind="turn", at=entry.at)
-        step = replace(step, ended_at=entry.at, **fields)
-        self.steps[number] = step
+    def step(self, number: int, at: int, **fields: Any) -> StepView:
+        """The step of this number, made when it is new, with its end moved here."""
+        step = self.steps.get(number) or StepView(number=number, kind="turn", at=at)
+        self.latest = max(self.latest, number)
+        self.steps[number] = step = replace(step, ended_at=at, **fields)
         return step
 
     def call(self, call: str, entry: ev.Entry, **fields: Any) -> None:
-        """Change what is told of a call."""
-        if call in self.calls:
-            self.calls[call] = replace(self.calls[call], **fields)
-            self.step(ev.Entry(seq=0, at=entry.at, event=None, step=self.calls[call].step))
+        """Change what is told of a call. Only how it ends need be said: `agree` does the rest."""
+        known = self.calls[call] = replace(self.calls[call], **fields)
+        self.step(known.step, entry.at)
 
     def attempt(self, call: str, entry: ev.Entry, fate: Fate, **fields: Any) -> None:
         """Say what came of a call's last start."""
-        known = self.calls.get(call)
-        if known is None or not known.attempts:
-            return
+        known = self.calls[call]
         last = replace(known.attempts[-1], fate=fate, ended_at=entry.at, **fields)
-        self.calls[call] = replace(known, attempts=(*known.attempts[:-1], last))
+        self.call(call, entry, attempts=(*known.attempts[:-1], last))
 
     def settled(self, call: str, settlement: Settlement) -> None:
         """Keep what was said of an unknown effect."""
@@ -169,7 +169,7 @@ def _step_status(step: StepView, calls: tuple[CallView, ...], *, over: bool) -> 
 def noted(told: Timeline, entry: ev.Entry, event: ev.Event) -> None:
     """Keep an event as a note of the step it fell into."""
     note = Note(seq=entry.seq, at=entry.at, name=event.NAME, text=words(event), actor=entry.actor)
-    number = entry.step if entry.step in told.steps else max(told.steps, default=0)
+    number = entry.step if entry.step in told.steps else told.latest
     if not number:
         told.notes.append(note)
         return

@@ -63,6 +63,17 @@ def check_run_id(run: str) -> str:
     return run
 
 
+def check_text(field: str, text: str) -> str:
+    """The text itself, if every store can hold it as it is; names are never altered.
+
+    Raises:
+        ConfigError: it has NUL or half of a character in it.
+    """
+    if clean(text) != text:
+        raise ConfigError(field, f"{text!r} cannot be stored", "Use text without NUL or surrogates")
+    return text
+
+
 def parts_of(given: str | Part | tuple[Part, ...] | list[Part]) -> tuple[Part, ...]:
     """Input as message parts; text is made storable."""
     if isinstance(given, str):
@@ -128,9 +139,7 @@ class Client:
             last = await self.store.session_head(task.session)
             if last is not None:
                 state = await load(self.store, last.run)
-                if state.principal.id != task.principal.id or (
-                    state.principal.tenant != task.principal.tenant
-                ):
+                if not same_person(state.principal, task.principal):
                     raise UnknownRun(f"there is no session {task.session!r}")
                 if state.end is None:
                     raise SessionBusy(task.session, last.run)
@@ -200,7 +209,7 @@ class Client:
         """
         seen = await load(self.store, run)
         now = self._clock.now_us()
-        state, _ = await self.store.submit(run, seen, command, now, actor)
+        state, _ = await self.store.submit(run, seen, command, now, clean(actor))
         return state
 
     async def approve(
@@ -208,7 +217,7 @@ class Client:
     ) -> RunState:
         """Let the call of this request run, once, as shown."""
         run, n = split_request(request)
-        return await self.submit(run, cmd.Approve(n=n, message=message, digest=digest), actor)
+        return await self.submit(run, cmd.Approve(n=n, message=clean(message), digest=digest), actor)
 
     async def deny(self, request: str, message: str = "", actor: str = "") -> RunState:
         """Refuse the call of this request; the model reads the message."""
@@ -257,6 +266,11 @@ class Client:
             if settled(info) and info.head <= after:
                 return
             await self.store.changed(run, after, 5.0)
+
+
+def same_person(one: Principal, other: Principal) -> bool:
+    """Whether a session of the one is the other's too; roles may have changed meanwhile."""
+    return (one.id, one.tenant) == (other.id, other.tenant)
 
 
 def settled(info: RunInfo) -> bool:

@@ -218,7 +218,7 @@ class Drive:
 
     async def _instructions(self, state: RunState, action: AskModel, crew: Crew) -> str:
         if isinstance(crew.agent.instructions, str):
-            return crew.agent.instructions
+            return clean(crew.agent.instructions)
         briefing = Briefing(
             run=state.run,
             agent=state.agent,
@@ -226,7 +226,7 @@ class Drive:
             session=state.created.session if state.created else "",
             step=action.step,
         )
-        return await brief(crew.agent, briefing)
+        return clean(await brief(crew.agent, briefing))
 
     # ---------------------------------------------------------------- stopping early
 

@@ -31,6 +31,10 @@ RESTORED = "restored"
 POLL_US = 1_000_000
 """How long what was found out about a process may be believed."""
 
+ASKED_TIMES = 4
+ASKED_PAUSE_S = 0.002
+"""How long it takes, at most, to tell a process of a call from somebody who only asks."""
+
 LONG_AGO = -(10**15)
 
 _left_behind: dict[str, int] = {}
@@ -71,14 +75,28 @@ def forget_left_behind() -> None:
 
 
 def is_held(path: str) -> bool:
-    """Whether some process holds the lock on an existing file."""
+    """Whether an owner holds the lock on its file, which it does alone."""
+    # asked for shared, so that two who ask at once do not take each other for the owner
+    return _refused(path, fcntl.LOCK_SH)
+
+
+def is_shared(path: str) -> bool:
+    """Whether any process of a call holds the lock on the call's file, which they do together."""
+    # only alone would be refused beside them; who else asks at the moment lets go at once
+    for _ in range(ASKED_TIMES):
+        if not _refused(path, fcntl.LOCK_EX):
+            return False
+        time.sleep(ASKED_PAUSE_S)
+    return True
+
+
+def _refused(path: str, kind: int) -> bool:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        # shared, so that two who ask at once do not take each other for the owner
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:

@@ -164,7 +164,7 @@ class SqliteStore:
 
     def call_alive(self, run: str, call: str) -> bool:
         """See `Store.call_alive`."""
-        return owners.is_held(self._owners.call_lock(run, call))
+        return owners.is_shared(self._owners.call_lock(run, call))
 
     async def prune(self, before: int, dry_run: bool = False) -> list[str]:
         """See `Store.prune`."""

@@ -1,0 +1,60 @@
+"""Forks the processes of the kill tests: it has imported everything, they open the store.
+
+Each line on standard input is a job; its process id is answered at once, and how it ended later.
+"""
+
+import json
+import os
+import selectors
+import sys
+import traceback
+
+from tests.kill import worker
+
+
+def serve() -> None:
+    """Until standard input ends."""
+    selector = selectors.DefaultSelector()
+    selector.register(0, selectors.EVENT_READ)
+    children: set[int] = set()
+    pending = b""
+    while True:
+        if selector.select(0.005 if children else None):
+            chunk = os.read(0, 65_536)
+            if not chunk:
+                return
+            *jobs, pending = (pending + chunk).split(b"\n")
+            for job in jobs:
+                pid = start(json.loads(job))
+                children.add(pid)
+                say({"started": pid})
+        for pid in list(children):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                children.discard(pid)
+                say({"ended": pid, "status": os.waitstatus_to_exitcode(status)})
+
+
+def start(job: dict) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 0
+    try:
+        os.close(0)
+        os.dup2(2, 1)
+        worker.main(job)
+    except BaseException:  # whatever it was, the test is to read of it
+        traceback.print_exc()
+        status = 70
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def say(what: dict) -> None:
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    serve()
