@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from cairn.agent import Agent
 from cairn.core import commands as cmd
@@ -42,6 +42,17 @@ Given = str | Part | list[Part] | tuple[Part, ...]
 NOTHING = object()
 log = logging.getLogger("cairn")
 LOCAL = Principal()
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of `run`, which `start` and `stream` take as well."""
+
+    id: str
+    principal: Principal | str
+    session: str
+    limits: Limits | Mapping[str, int] | None
+    kind: TaskKind | None
+    approvals: Literal["ask", "none"]
 
 
 def _twin(
@@ -120,7 +131,7 @@ class Runtime:
         id: str = "",
         principal: Principal | str = LOCAL,
         session: str = "",
-        limits: Limits | None = None,
+        limits: Limits | Mapping[str, int] | None = None,
         kind: TaskKind | None = None,
         approvals: Literal["ask", "none"] = "ask",
     ) -> Run:
@@ -135,7 +146,8 @@ class Runtime:
             id: Run id; a fresh one by default. The same task under the same id is the same run.
             principal: For whom it works; a string is its id.
             session: The conversation it continues.
-            limits: Its bounds; the agent's own can only be made stricter.
+            limits: Its bounds, which can only be stricter than the agent's: all of them as
+                `Limits`, or only some as `{"steps": 10}`.
             kind: `query` offers read tools only; `generate`, `operate`. The agent's by default.
             approvals: `none` refuses at once what would need a person.
 
@@ -144,27 +156,39 @@ class Runtime:
             SessionBusy: the session has an active run.
             UnknownAgent, ConfigError, StoreError.
         """
-        task = self._task(agent, input, principal, session, limits, kind, approvals)
-        run = await self.client.start(task, id)
+        run = await self.enqueue_async(
+            agent,
+            input,
+            id=id,
+            principal=principal,
+            session=session,
+            limits=limits,
+            kind=kind,
+            approvals=approvals,
+        )
         return await self.drive_async(run)
 
-    async def start_async(
-        self,
-        agent: str,
-        input: Given,
-        *,
-        id: str = "",
-        principal: Principal | str = LOCAL,
-        session: str = "",
-        limits: Limits | None = None,
-        kind: TaskKind | None = None,
-        approvals: Literal["ask", "none"] = "ask",
-    ) -> str:
+    async def start_async(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> str:
         """As `run`, but return the run id at once and drive it in the background."""
-        task = self._task(agent, input, principal, session, limits, kind, approvals)
-        run = await self.client.start(task, id)
+        run = await self.enqueue_async(agent, input, **options)
         self._spawn(run)
         return run
+
+    async def enqueue_async(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> str:
+        """As `run`, but return the run id at once and leave the driving to a worker."""
+        known = self.agent(agent)
+        limits = options.get("limits")
+        task = Task(
+            agent=agent,
+            input=parts_of(input),
+            principal=_principal(options.get("principal", LOCAL)),
+            session=check_text("session", options.get("session", "")),
+            limits=known.limits.narrowed(limits) if limits is not None else known.limits,
+            kind=options.get("kind") or known.kind,
+            approvals=options.get("approvals", "ask"),
+            on_loop=known.on_loop,
+        )
+        return await self.client.start(task, options.get("id", ""))
 
     async def send_async(
         self,
@@ -200,35 +224,12 @@ class Runtime:
                     return await self.get_async(last.run)  # for whoever drives it
                 return await self.drive_async(last.run)
             name = agent or (last.agent if last is not None else "")
-            task = self._task(name, text, who, session, None, None, "ask")
             try:
-                run = await self.client.start(task)
+                run = await self.enqueue_async(name, text, principal=who, session=session)
             except SessionBusy:
                 continue  # somebody else was faster: their run takes the message in
             return await self.drive_async(run)
         raise SessionBusy(session, "")
-
-    def _task(
-        self,
-        agent: str,
-        given: Given,
-        principal: Principal | str,
-        session: str,
-        limits: Limits | None,
-        kind: TaskKind | None,
-        approvals: Literal["ask", "none"],
-    ) -> Task:
-        known = self.agent(agent)
-        return Task(
-            agent=agent,
-            input=parts_of(given),
-            principal=_principal(principal),
-            session=check_text("session", session),
-            limits=known.limits.narrowed(limits) if limits is not None else known.limits,
-            kind=kind or known.kind,
-            approvals=approvals,
-            on_loop=known.on_loop,
-        )
 
     # ---------------------------------------------------------------- drive
 
@@ -279,20 +280,10 @@ class Runtime:
         await worker.work(until_idle=until_idle)
 
     async def stream_async(
-        self,
-        agent: str,
-        input: Given,
-        *,
-        id: str = "",
-        principal: Principal | str = LOCAL,
-        session: str = "",
-        limits: Limits | None = None,
-        kind: TaskKind | None = None,
-        approvals: Literal["ask", "none"] = "ask",
+        self, agent: str, input: Given, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Observed]:
         """As `run`, but yield what happens: `Entry`, `Delta`, `Discard`, `Progress`."""
-        task = self._task(agent, input, principal, session, limits, kind, approvals)
-        run = await self.client.start(task, id)
+        run = await self.enqueue_async(agent, input, **options)
         async with aclosing(self.watch_async(run)) as happening:
             async for what in happening:
                 yield what
@@ -305,7 +296,7 @@ class Runtime:
             async for what in happening:
                 yield what
 
-    def stream(self, agent: str, input: Given, **options: Any) -> Iterator[Observed]:
+    def stream(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> Iterator[Observed]:
         """As `run`, but yield what happens: `Entry`, `Delta`, `Discard`, `Progress`."""
         return self.portal.iterate(self.stream_async(agent, input, **options))
 
@@ -471,6 +462,7 @@ class Runtime:
 
     run = _twin(run_async)
     start = _twin(start_async)
+    enqueue = _twin(enqueue_async)
     send = _twin(send_async)
     drive = _twin(drive_async)
     work = _twin(work_async)

@@ -325,6 +325,24 @@ def test_a_call_that_fits_gives_the_whole_budget_back() -> None:
     assert play.state.repairs == {}
 
 
+def test_made_up_tools_share_one_budget_however_they_are_called() -> None:
+    play = Play(rules_of(tool("find")))
+    for n in range(4):
+        assert isinstance(play.settle(), AskModel)
+        play.calls(f"search_web_{n}")
+    play.settle()
+    assert play.state.status is Status.FAILED
+    assert play.last(ev.RunFailed).error_class is E.UNKNOWN_TOOL
+
+
+def test_a_made_up_tool_now_and_then_ends_no_run_that_gets_somewhere() -> None:
+    play = Play(rules_of(tool("find")))
+    for n in range(8):
+        play.calls("search_web")
+        play.one_turn("find", {"n": n}, n)
+    assert isinstance(play.settle(), AskModel)
+
+
 def test_tools_have_their_budgets_each_for_itself() -> None:
     play = Play(rules_of(tool("find", check=need("a")), tool("look", check=need("a"))))
     for _ in range(2):

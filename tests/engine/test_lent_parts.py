@@ -430,8 +430,7 @@ def test_a_worker_drives_every_run_there_are_agents_for_and_goes_idle():
             agents=[Agent("a", Scripted(["never"])), Agent("b", Scripted(["never"]))],
         )
         for n in range(5):
-            task = client._task("a" if n else "b", f"{n}", "local", "", None, None, "ask")
-            await client.client.start(task, f"r{n}")
+            await client.enqueue_async("a" if n else "b", f"{n}", id=f"r{n}")
         worker = runtime(
             lambda r: call("pay", n=int(r.run[1:])) if not r.turn else "done", [pay], store=store
         )
@@ -448,7 +447,7 @@ def test_a_runtime_that_has_worked_until_idle_can_still_run_and_work():
         rt = runtime(["done"])
         await rt.work_async(until_idle=True)
         assert (await rt.run_async("a", "one", id="r1")).status == "completed"
-        await rt.client.start(rt._task("a", "two", "local", "", None, None, "ask"), "r2")
+        await rt.enqueue_async("a", "two", id="r2")
         await rt.work_async(until_idle=True)
         assert (await rt.get_async("r2")).status == "completed"
 
@@ -474,7 +473,7 @@ def test_a_worker_picks_a_run_up_when_it_is_handed_over_elsewhere():
         worker = runtime(["done"], store=store)
         working = asyncio.create_task(worker.work_async())
         client = runtime(["never"], store=store.beside())
-        await client.client.start(client._task("a", "t", "local", "", None, None, "ask"), "r")
+        await client.enqueue_async("a", "t", id="r")
 
         async def done() -> bool:
             return (await client.get_async("r")).status == "completed"
@@ -500,9 +499,7 @@ def test_a_worker_leaves_a_run_it_cannot_drive_alone_and_drives_the_others():
         )
         starter = Runtime(store, agents=[good, Agent("bad", Scripted(["x"]))])
         for name in ("bad", "good"):
-            await starter.client.start(
-                starter._task(name, "t", "local", "", None, None, "ask"), name
-            )
+            await starter.enqueue_async(name, "t", id=name)
         worker = Runtime(store.beside(), agents=[good, bad])
         async with asyncio.timeout(5):
             await worker.work_async(until_idle=True)
@@ -527,8 +524,7 @@ def test_two_workers_share_the_runs_and_do_each_once():
 
         workers = [runtime(script, [pay], store=store.beside()) for _ in range(3)]
         for n in range(20):
-            task = workers[0]._task("a", "t", "local", "", None, None, "ask")
-            await workers[0].client.start(task, f"r{n}")
+            await workers[0].enqueue_async("a", "t", id=f"r{n}")
         await asyncio.gather(*(w.work_async(until_idle=True) for w in workers))
         await workers[0].work_async(until_idle=True)
         assert {i.status for i in await workers[0].runs_async()} == {"completed"}

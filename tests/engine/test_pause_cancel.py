@@ -134,7 +134,7 @@ def test_a_paused_run_takes_decisions_and_acts_on_them_after_the_resume():
 def test_resuming_what_is_not_paused_only_drives_it():
     async def main():
         rt = runtime(["done"])
-        await rt.client.start(rt._task("a", "t", "local", "", None, None, "ask"), "r")
+        await rt.enqueue_async("a", "t", id="r")
         assert (await rt.resume_async("r")).status == "completed"
         assert (await rt.resume_async("r")).status == "completed"
         assert "run.resumed" not in names(await rt.trace_async("r"))
@@ -146,7 +146,7 @@ def test_a_queued_run_can_be_paused_before_it_began():
     async def main():
         model = Recorder("done")
         rt = runtime(model)
-        await rt.client.start(rt._task("a", "t", "local", "", None, None, "ask"), "r")
+        await rt.enqueue_async("a", "t", id="r")
         await rt.pause_async("r")
         assert (await rt.drive_async("r")).status == "paused"
         assert model.requests == []
@@ -184,7 +184,7 @@ async def waiting_for(kind: str, store: InMemoryStore) -> Runtime:
     policy = DEFAULT_POLICY if kind == "approval" else FREE_HAND
     rt = runtime([first, "done"], [pay], store=store, policy=policy)
     if kind == "queued":
-        await rt.client.start(rt._task("a", "t", "local", "", None, None, "ask"), "r")
+        await rt.enqueue_async("a", "t", id="r")
         return rt
     await rt.run_async("a", "t", id="r")
     if kind == "paused":

@@ -163,7 +163,7 @@ def test_a_process_that_does_not_know_the_agent_gives_the_claim_back():
         store = InMemoryStore()
         ledger = Ledger()
         rt = runtime([call("refund", order="7"), "done"], [refunds(ledger)], store=store)
-        await rt.client.start(rt._task("a", "Refund", "local", "", None, None, "ask"), "r")
+        await rt.enqueue_async("a", "Refund", id="r")
         stranger = Runtime(store.beside(), agents=[Agent("b", Scripted(["no"]))])
         for _ in range(2):
             with pytest.raises(UnknownAgent):

@@ -264,7 +264,7 @@ def test_a_message_that_meets_the_end_of_a_run_starts_the_next_one():
     async def main():
         watched = Watched()
         rt = runtime(lambda request: f"read {texts(request)[-1]}", store=watched)
-        await rt.client.start(rt._task("a", "one", "local", "s", None, None, "ask"), "r1")
+        await rt.enqueue_async("a", "one", session="s", id="r1")
         ended = []
 
         async def end_it(name, *args, **kwargs):

@@ -183,7 +183,7 @@ def test_a_stream_of_a_run_that_another_process_drives_shows_its_events():
 def test_two_watchers_of_one_process_see_the_same():
     async def main():
         rt = runtime(Talker(("one ", "two")))
-        await rt.client.start(rt._task("a", "t", "local", "", None, None, "ask"), "r")
+        await rt.enqueue_async("a", "t", id="r")
         both = await asyncio.gather(gather(rt.watch_async("r")), gather(rt.watch_async("r")))
         assert entries(both[0]) == entries(both[1]) == await rt.trace_async("r")
 
@@ -277,7 +277,7 @@ def test_a_stream_of_a_broken_run_raises_what_driving_it_raises():
     async def main():
         store = InMemoryStore()
         rt = runtime(["ok"], store=store)
-        await rt.client.start(rt._task("a", "t", "local", "", None, None, "ask"), "r")
+        await rt.enqueue_async("a", "t", id="r")
         from cairn.errors import UnknownAgent
 
         with pytest.raises(UnknownAgent):

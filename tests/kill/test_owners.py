@@ -56,6 +56,27 @@ def test_many_processes_that_start_the_same_run_at_once_make_one(bench):
     assert bench.counts() == {"m": 3, "fast": 1, "post": 1}
 
 
+def test_an_approval_from_another_process_runs_its_call_beside_the_one_at_work(bench):
+    """B02: the outcome of the tool that was at work meanwhile is kept, and nothing is repeated."""
+    driver, gate = held_in(bench, "beside", "post")
+    bench.run("beside", verb="approve")
+    wait_for(lambda: "refund" in bench.counts())
+    gate.touch()
+    run = driver.result()
+    assert run["status"] == "completed"
+    assert [line.split()[0] for line in bench.lines] == ["m", "post", "refund", "m"]
+
+
+def test_a_cancel_from_another_process_stops_the_tool_at_work(bench):
+    """B07: cancel returns when the run has ended, not when the wish was written down."""
+    driver, gate = held_in(bench, "once", "post")
+    run = bench.run("once", verb="cancel")
+    assert (run["status"], run["pending"]) == ("cancelled", ["r/c2"])
+    assert driver.result()["status"] == "cancelled"
+    gate.touch()
+    assert bench.counts() == {"m": 2, "fast": 1, "post": 1}
+
+
 def test_a_follower_takes_over_as_soon_as_the_driver_is_killed(bench):
     """The owner's lock says that it is gone: nobody waits for a lease to expire."""
     driver, gate = held_in(bench, "read", "look")

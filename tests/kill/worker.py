@@ -46,6 +46,7 @@ SCRIPTS: dict[str, list[Any]] = {
     "parallel read": [[call("fast"), call("look")], "done"],
     "parallel once": [[call("fast"), call("post")], "done"],
     "refund": [call("refund"), "done"],
+    "beside": [[call("post"), call("refund")], "done"],
     "child": [call("spawn"), "done"],
     "answer": ["done"],
     "mixed": [

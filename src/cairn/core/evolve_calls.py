@@ -13,6 +13,7 @@ from cairn.core.lifecycle import CALL_MOVES, CallStatus, Status
 from cairn.core.messages import Source, Text
 from cairn.core.state import (
     FAILED_NOTE,
+    NO_TOOL,
     OPEN_NOTE,
     Call,
     End,
@@ -61,9 +62,9 @@ def _started(state: RunState, entry: ev.Entry, event: ev.ToolStarted) -> RunStat
         retry_at=0,
         reason="",
     )
-    repairs, subject = state.repairs, repair_subject(call)
-    if subject in repairs:
-        repairs = {name: n for name, n in repairs.items() if name != subject}
+    repairs, mended = state.repairs, {NO_TOOL, f"tool:{call.name}"}
+    if not mended.isdisjoint(repairs):
+        repairs = {subject: n for subject, n in repairs.items() if subject not in mended}
     return replace(started, spent=spent, repairs=repairs)
 
 
@@ -126,7 +127,7 @@ def _rejected(state: RunState, entry: ev.Entry, event: ev.ToolRejected) -> RunSt
     if call.status is _S.UNKNOWN and call.effect != "read":
         raise IllegalTransition(f"{state.run}: whether {call.id} was executed is unknown")
     if event.kind == "invalid":
-        subject = repair_subject(call)
+        subject = repair_subject(call, event.error_class)
         repairs = {**state.repairs, subject: state.repairs.get(subject, 0) + 1}
         state = replace(state, repairs=repairs)
     if event.kind == "limit":

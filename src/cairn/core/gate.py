@@ -98,7 +98,7 @@ def _authorise(state: RunState, spec: ToolSpec, arguments: dict[str, Any], rules
 def _invalid(
     state: RunState, call: Call, rules: Rules, error_class: ErrorClass, message: str
 ) -> ev.ToolRejected:
-    mended = state.repairs.get(repair_subject(call), 0)
+    mended = state.repairs.get(repair_subject(call, error_class), 0)
     possible = {"repair", "end"} if mended < rules.repairs else {"end"}
     tries = {f"{error_class.value}:repair": mended}
     rung = rules.ladder.choose(error_class, tries, frozenset(possible))

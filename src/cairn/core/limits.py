@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
+
 from cairn.core.messages import Record
+from cairn.errors import ConfigError
 
 SAFETY_TENTHS = 13
 """Estimated input is reserved at 1.3 times (law 7), written in tenths to stay in integers."""
@@ -37,10 +42,32 @@ class Limits(Record):
     depth: int = 3
     fan_out: int = 8
 
-    def narrowed(self, other: Limits) -> Limits:
-        """The stricter of the two, field by field."""
-        return Limits(
-            **{f: min(getattr(self, f), getattr(other, f)) for f in self.__struct_fields__}
+    def __post_init__(self) -> None:
+        for field in FIELDS:
+            _check(field, getattr(self, field))
+
+    def narrowed(self, other: Limits | Mapping[str, int]) -> Limits:
+        """The stricter of the two, field by field; a mapping names only the fields to narrow.
+
+        Raises:
+            ConfigError: a name is no limit, or its value is no whole number above 0.
+        """
+        named = {f: getattr(other, f) for f in FIELDS} if isinstance(other, Limits) else other
+        for field, bound in named.items():
+            _check(field, bound)
+        stricter = {f: min(getattr(self, f), bound) for f, bound in named.items()}
+        return msgspec.structs.replace(self, **stricter)
+
+
+FIELDS = Limits.__struct_fields__
+
+
+def _check(field: str, bound: object) -> None:
+    if field not in FIELDS:
+        raise ConfigError(f"limits.{field}", "there is no such limit", f"Use {', '.join(FIELDS)}")
+    if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:
+        raise ConfigError(
+            f"limits.{field}", f"{bound!r} is no bound", "Give a whole number, 0 or more"
         )
 
 

@@ -15,7 +15,9 @@ DONE: dict[type, str] = {
     ev.ToolCompleted: "done",
     ev.ToolFailed: "failed",
     ev.ToolRejected: "not done",
+    ev.ToolUnknown: "unknown",
 }
+SAID = {"happened": "done", "not_happened": "not done"}
 
 
 class Citation(Record):
@@ -47,19 +49,24 @@ def summary(state: RunState, entries: Iterable[ev.Entry]) -> str:
     """What was done, what was not, and what nobody knows."""
     names: dict[str, str] = {}
     fates: dict[str, str] = {}
+    asked: dict[int, str] = {}
     for entry in entries:
-        event = entry.event
-        if isinstance(event, ev.ModelCompleted):
-            names.update({p.id: p.name for p in event.parts if isinstance(p, CallPart)})
-        elif type(event) in DONE:
-            fates[event.call] = DONE[type(event)]
-        elif isinstance(event, ev.ToolResolved) and event.verdict == "happened":
-            fates[event.call] = "done"
+        match entry.event:
+            case ev.ModelCompleted(parts=parts):
+                names.update({p.id: p.name for p in parts if isinstance(p, CallPart)})
+            case ev.ApprovalRequested(n=n, call=call_id):
+                asked[n] = call_id
+            case ev.ApprovalDenied(n=n) | ev.ApprovalExpired(n=n):
+                fates[asked[n]] = "refused"
+            case ev.ToolLate(call=call_id, ok=ok) if fates.get(call_id) == "unknown":
+                fates[call_id] = "done" if ok else "failed"
+            case ev.ToolResolved(call=call_id, verdict=verdict) if verdict in SAID:
+                fates[call_id] = SAID[verdict]
+            case event if type(event) in DONE:
+                fates[event.call] = DONE[type(event)]
     for call in state.calls.values():
         if not call.closed:
             fates[call.id] = "unknown" if _doubtful(call.status) else "not done"
-        elif call.status is CallStatus.DENIED:
-            fates[call.id] = "refused"
         elif call.status is CallStatus.CANCELLED:
             fates[call.id] = "not done"
     lines = [f"Run {state.run}: {_status_line(state)}"]

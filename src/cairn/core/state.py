@@ -255,9 +255,12 @@ def _times(call: Call) -> int:
     return 0
 
 
-def repair_subject(call: Call) -> str:
-    """Under which name the mending of a call's arguments is counted; see `RunState.repairs`."""
-    return f"tool:{call.name}"
+NO_TOOL = "no such tool"
+
+
+def repair_subject(call: Call, error_class: ErrorClass) -> str:
+    """Under which name the mending of a call is counted in `RunState.repairs`."""
+    return NO_TOOL if error_class is ErrorClass.UNKNOWN_TOOL else f"tool:{call.name}"
 
 
 def transcript(state: RunState) -> tuple[Message, ...]:

@@ -52,6 +52,8 @@ class ProbeBack(Record, gc=True):
     verdict: Literal["happened", "not_happened", "unknown"]
     value: Any = None
     message: str = ""
+    cut: bool = False
+    """It was ended early: it can be asked again."""
 
 
 class TaskBack(Record, gc=True):
@@ -61,6 +63,8 @@ class TaskBack(Record, gc=True):
     ok: bool
     message: str = ""
     duration_us: int = 0
+    cut: bool = False
+    """It was ended early: it has not judged anything."""
 
 
 UNKNOWN_CALL = Call(id="", name="", arguments="", step=0, origin="")

@@ -139,7 +139,7 @@ class CallRunner:
         timeout_s = tool.spec.timeout_us / 1e6
         running = start(tool.probe, arguments, self._context(call, timeout_s))
         self._flights.launch(
-            key, perform_probe(running, call), timeout_s, lambda _: _no_answer(call)
+            key, perform_probe(running, call), timeout_s, partial(_no_answer, call)
         )
         return True
 
@@ -253,8 +253,9 @@ def _no_probe(call: Call) -> ProbeBack:
     return ProbeBack(call=call.id, verdict="unknown", message="the tool has no probe any more")
 
 
-def _no_answer(call: Call) -> ProbeBack:
-    return ProbeBack(call=call.id, verdict="unknown", message="the probe gave no answer in time")
+def _no_answer(call: Call, reason: Reason) -> ProbeBack:
+    said = "the probe gave no answer in time"
+    return ProbeBack(call=call.id, verdict="unknown", message=said, cut=reason == "cancelled")
 
 
 class _Nothing:

@@ -217,7 +217,9 @@ class Client:
     ) -> RunState:
         """Let the call of this request run, once, as shown."""
         run, n = split_request(request)
-        return await self.submit(run, cmd.Approve(n=n, message=clean(message), digest=digest), actor)
+        return await self.submit(
+            run, cmd.Approve(n=n, message=clean(message), digest=digest), actor
+        )
 
     async def deny(self, request: str, message: str = "", actor: str = "") -> RunState:
         """Refuse the call of this request; the model reads the message."""

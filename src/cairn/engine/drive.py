@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 from cairn.agent import Briefing, Crew, brief
@@ -26,14 +27,14 @@ from cairn.core.messages import Record, clean
 from cairn.core.outcomes import lost_events
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
-from cairn.engine.backs import TaskBack, events_for
+from cairn.engine.backs import ProbeBack, TaskBack, events_for
 from cairn.engine.calls import CallRunner
-from cairn.engine.flights import Flights
+from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
 from cairn.engine.load import load
 from cairn.engine.perform import ModelCall, perform_task
-from cairn.errors import ErrorClass, UnknownAgent
+from cairn.errors import ErrorClass, StoreError, UnknownAgent
 from cairn.ports import Claim, Store
 
 TASK_S = 60.0
@@ -177,7 +178,7 @@ class Drive:
                 self._journal.decide([(action.step, action.event)])
                 if await self._journal.flush():
                     work = perform_task(self._journal.state, crew, action, self._host.clock)
-                    self._flights.launch("task", work, TASK_S, lambda _: _cut_short(action))
+                    self._flights.launch("task", work, TASK_S, partial(_cut_short, action))
 
     # ---------------------------------------------------------------- the model
 
@@ -232,13 +233,22 @@ class Drive:
 
     async def fail(self, error: Exception) -> Directive:
         """The runtime itself is at fault: keep what is known, and end the run with it."""
-        host, store, crew = self._host, self._store, self._crew
+        host, crew = self._host, self._crew
         await self._flights.halt()
         known = self._journal.unwritten()
         for back in self._flights.landed():
             with suppress(Exception):  # it may be this very outcome that is at fault
                 if crew is not None:
                     known += events_for(back, self.state, crew, host.clock.now_us(), 0.0)
+        try:
+            return await self._end(error, known)
+        except StoreError:
+            raise
+        except Exception:  # what is known cannot be written: then at least the end
+            return await self._end(error, [])
+
+    async def _end(self, error: Exception, known: list[tuple[int, ev.Event]]) -> Directive:
+        host, store = self._host, self._store
         state = await load(store, self._run)
         journal = OpenJournal(store, state, self._epoch, host.clock, host.watchers)
         journal.record(known)
@@ -257,7 +267,11 @@ class Drive:
         for back in self._flights.landed():
             if crew is None:
                 break
+            if isinstance(back, ProbeBack) and back.cut:
+                continue
             steps = events_for(back, journal.state, crew, host.clock.now_us(), host.jitter())
+            if isinstance(back, TaskBack) and back.cut:
+                steps = [(back.step, ev.StepLost())]
             journal.record([(step, _interrupted(event)) for step, event in steps])
         await journal.close()
         return Directive(kind="more", head=journal.head)
@@ -282,9 +296,9 @@ class Drive:
                 await self._store.submit(self._run, seen, late, self._host.clock.now_us())
 
 
-def _cut_short(action: RunTask) -> TaskBack:
+def _cut_short(action: RunTask, reason: Reason) -> TaskBack:
     message = f"the check {action.event.name} was ended before it answered"
-    return TaskBack(step=action.step, ok=False, message=message)
+    return TaskBack(step=action.step, ok=False, message=message, cut=reason == "cancelled")
 
 
 def late_command(event: ev.Event) -> Late | None:

@@ -12,6 +12,7 @@ from typing import Any
 from cairn.agent import Answer, Crew
 from cairn.core.actions import RunTask
 from cairn.core.context import system_text
+from cairn.core.messages import Part, Reasoning, clean
 from cairn.core.outcomes import Fault, Reply
 from cairn.core.state import Call, RunState
 from cairn.engine.backs import ModelBack, ProbeBack, TaskBack, ToolBack
@@ -69,7 +70,7 @@ class ModelCall:
                     error_class=error.error_class,
                     message=str(error),
                     retry_after_us=int((error.retry_after_s or 0) * 1e6),
-                    request_id=error.request_id,
+                    request_id=clean(error.request_id),
                 )
             )
         except TimeoutError as error:
@@ -114,13 +115,19 @@ class ModelCall:
 
 def _reply(reply: ModelReply) -> Reply:
     return Reply(
-        parts=reply.parts,
-        calls=tuple((c.name, c.arguments, c.id) for c in reply.calls),
-        finish=reply.finish,
+        parts=tuple(map(_storable, reply.parts)),
+        calls=tuple((c.name, c.arguments, clean(c.id)) for c in reply.calls),
+        finish=clean(reply.finish),
         usage=reply.usage,
-        request_id=reply.request_id,
+        request_id=clean(reply.request_id),
         first_token_us=reply.first_token_us,
     )
+
+
+def _storable(part: Part) -> Part:
+    if isinstance(part, Reasoning):
+        return Reasoning(content=part.content, opaque=clean(part.opaque))
+    return part
 
 
 def _offered(state: RunState, crew: Crew) -> tuple[ToolSchema, ...]:

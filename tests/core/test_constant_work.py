@@ -1,0 +1,122 @@
+"""A turn costs the same at the beginning of a run and at its two-thousandth step.
+
+Work is counted, not timed: calls of Python and C functions, items read from the histories, and
+the size of everything a state holds.
+"""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from tests.core.play import Play, rules_of, tool
+
+from cairn.core.context import faults
+from cairn.core.history import History
+from cairn.core.index import index_of
+from cairn.core.limits import Limits
+from cairn.core.state import RunState
+
+EARLY, LATE = 20, 2_000
+LIMITS = Limits(steps=10_000, calls=100_000, tokens=10**9)
+RULES = rules_of(tool("find"), tool("set", "write"))
+
+
+def turn(play: Play, n: int) -> None:
+    """Ask, two calls that follow each other, both return."""
+    (first,) = play.calls(("find", {"n": n}), ("set", {"n": n}))
+    play.returns(first, f"found {n}")
+    (second,) = play.start()
+    play.returns(second)
+    index_of(play.state)
+
+
+def counted(work: Callable[[], Any]) -> int:
+    """How many functions were called, of Python or C."""
+    calls = 0
+
+    def profile(frame: FrameType, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def sizes(state: RunState) -> dict[str, int]:
+    """How long each container of the state is; histories are shared and left out."""
+    found = {}
+    for name in state.__struct_fields__:
+        value = getattr(state, name)
+        if isinstance(value, dict | tuple | list | set | frozenset):
+            found[name] = len(value)
+    found["guard"] = len(state.guard.seen) + len(state.guard.asked)
+    return found
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Every item that is read from a history from here on counts once."""
+    count = [0]
+    get, walk = History.__getitem__, History.__iter__
+
+    def counting_get(self: Any, index: Any) -> Any:
+        value = get(self, index)
+        count[0] += len(value) if isinstance(index, slice) else 1
+        return value
+
+    def counting_walk(self: Any) -> Any:
+        for item in walk(self):
+            count[0] += 1
+            yield item
+
+    monkeypatch.setattr(History, "__getitem__", counting_get)
+    monkeypatch.setattr(History, "__iter__", counting_walk)
+    return count
+
+
+def test_a_turn_costs_the_same_at_step_20_and_at_step_2000(reads: list[int]) -> None:
+    play = Play(RULES, limits=LIMITS, lawful=False)
+    costs, held, shared = {}, {}, None
+    for n in range(1, LATE + 1):
+        if n in {EARLY, LATE}:
+            costs[n] = counted(lambda n=n: turn(play, n))
+            held[n] = sizes(play.state)
+        else:
+            turn(play, n)
+        shared = shared or play.state.messages._items
+        assert play.state.messages._items is shared, "the messages were copied"
+    assert play.state.step == LATE
+    assert costs[EARLY] == costs[LATE]
+    assert held[EARLY] == held[LATE]
+    assert reads[0] == 0, "deciding reads no old message"
+
+
+def test_the_proof_before_a_request_reads_only_what_is_new(reads: list[int]) -> None:
+    play = Play(RULES, limits=LIMITS, lawful=False)
+    for n in range(200):
+        checked = len(play.state.messages)
+        turn(play, n)
+        before = reads[0]
+        assert faults(play.state.messages[checked:]) == []
+        assert reads[0] - before == 2
+
+
+def test_a_turn_that_goes_wrong_leaves_nothing_behind_either() -> None:
+    """Repaired replies, refused calls and errors of tools keep no list of what once was."""
+    limits = Limits(steps=10_000, calls=100_000, tokens=10**9, errors_in_row=9, no_progress=9)
+    play = Play(RULES, limits=limits, lawful=False)
+    held = {}
+    for n in range(1, 301):
+        play.says("")
+        play.calls(("nothing", {}), ("find", {"n": n}))
+        play.raises(f"c{3 * n - 1}")
+        play.one_turn("find", {"m": n}, n)
+        held[n] = sizes(play.state)
+    assert held[EARLY] == held[300]
