@@ -17,12 +17,13 @@ from cairn.core.messages import Principal, Record
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.rules import ModelSpec, Rules
 from cairn.errors import ConfigError
-from cairn.models import find_model
+from cairn.models import check_model, find_model
 from cairn.ports import Model, ToolSchema
 from cairn.tools.registry import collect
 from cairn.tools.tool import Tool
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+KINDS = ("query", "generate", "operate")
 BUILTINS = ("ask_user", "update_plan", "read_artifact")
 
 
@@ -89,31 +90,43 @@ class Agent:
         repairs: int = 3,
         approval_days: float = 7.0,
     ) -> None:
-        if not NAME.fullmatch(name):
-            raise ConfigError(
-                "Agent.name", f"{name!r} is no name", "Use letters, digits, '.', '_' and '-'"
-            )
-        if unknown := sorted(set(builtins) - set(BUILTINS)):
-            raise ConfigError(
-                "Agent.builtins",
-                f"there is no built-in tool {unknown[0]!r}",
-                f"Choose from {', '.join(BUILTINS)}",
-            )
+        _check_name(name)
+        where = f"Agent({name!r})"
+        for each in (model, *fallback_models):
+            check_model(each, f"{where}.model")
+        fine = isinstance(instructions, str) or callable(instructions)
+        _require(fine, where, "instructions", instructions, "Give a text or a function")
+        bounds = limits if limits is not None else Limits()
+        _require(isinstance(bounds, Limits), where, "limits", limits, "Give Limits(...)")
+        _require(kind in KINDS, where, "kind", kind, f"Use one of {', '.join(KINDS)}")
+        _require(on_loop in {"stop", "ask"}, where, "on_loop", on_loop, "Use stop or ask")
+        fine = _is_number(repairs, int) and repairs >= 0
+        _require(fine, where, "repairs", repairs, "Give a whole number, 0 or more")
+        fine = _is_number(approval_days, int | float) and approval_days > 0
+        _require(fine, where, "approval_days", approval_days, "Give a number of days above 0")
+        for check in completion_checks:
+            fix = "Give functions of an Answer"
+            _require(callable(check), where, "completion_checks", check, fix)
+        wanted = [builtins] if isinstance(builtins, str) else list(builtins)
+        for one in wanted:
+            fix = f"Choose from {', '.join(BUILTINS)}"
+            _require(one in BUILTINS, where, "builtins", one, fix)
         self.name = name
         self.models: tuple[Model | str, ...] = (model, *fallback_models)
         self.instructions = instructions
         self.output_type = output_type
-        self.limits = limits or Limits()
+        self.limits = bounds
         self.kind: TaskKind = kind
         self.on_loop: Literal["stop", "ask"] = on_loop
         self.repairs = repairs
-        self.approval_us = int(approval_days * 86_400 * 1_000_000)
-        self.checks = {_check_name(check): check for check in completion_checks}
+        self.approval_us = round(approval_days * 86_400 * 1_000_000)
+        self.checks = {_name_of(check): check for check in completion_checks}
         if len(self.checks) != len(completion_checks):
             raise ConfigError(
-                "Agent.completion_checks", "two checks have one name", "Give each its own name"
+                f"{where}.completion_checks", "two checks have one name", "Give each its own name"
             )
-        self.tools: dict[str, Tool[..., Any]] = collect([*tools, *_builtin(builtins)])
+        offered = tools if isinstance(tools, list | tuple) else [tools]
+        self.tools: dict[str, Tool[..., Any]] = collect([*offered, *_builtin(wanted)])
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, tools={sorted(self.tools)})"
@@ -127,7 +140,24 @@ def _builtin(names: Sequence[str]) -> list[Tool[..., Any]]:
     return [getattr(builtin, name) for name in names]
 
 
-def _check_name(check: Check) -> str:
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ConfigError(
+            "Agent.name", f"{name!r} is no name", "Use letters, digits, '.', '_' and '-'"
+        )
+
+
+def _require(fine: bool, where: str, field: str, value: object, fix: str) -> None:
+    """Refuse a bad option, naming it and the fix."""
+    if not fine:
+        raise ConfigError(f"{where}.{field}", f"{value!r} cannot be used", fix)
+
+
+def _is_number(value: object, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _name_of(check: Check) -> str:
     return getattr(check, "__name__", type(check).__name__)
 
 

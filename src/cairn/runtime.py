@@ -23,11 +23,19 @@ from cairn.core.messages import Part, Principal, clean
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.state import RunState
 from cairn.engine.backs import capped
-from cairn.engine.client import Client, Task, check_text, parts_of, same_person, settled
+from cairn.engine.client import Client, Task, same_person, settled
+from cairn.engine.given import (
+    check_deployment,
+    check_statuses,
+    check_text,
+    check_words,
+    parts_of,
+    principal_of,
+)
 from cairn.engine.host import Deployment, Host
 from cairn.engine.load import load, read_artifact
 from cairn.engine.notify import Notifier, OnWait
-from cairn.engine.portal import Portal
+from cairn.engine.portal import Portal, refuse_inside_loop
 from cairn.engine.result import Run, result_of, run_of
 from cairn.engine.stream import stream_run
 from cairn.engine.worker import POLL_S, Worker, drive
@@ -61,7 +69,7 @@ def _twin(
     """The sync form of an async verb."""
 
     def sync(self: Runtime, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.portal.call(verb(self, *args, **kwargs))
+        return self.portal.call(verb(self, *args, **kwargs), sync.__name__)
 
     sync.__name__ = verb.__name__.removesuffix("_async")
     sync.__qualname__ = verb.__qualname__.removesuffix("_async")
@@ -100,22 +108,24 @@ class Runtime:
         durability: Literal["full", "process"] = "full",
         clock: Clock | None = None,
     ) -> None:
-        names = [agent.name for agent in agents]
-        if doubled := sorted({n for n in names if names.count(n) > 1}):
-            raise ConfigError(
-                "Runtime.agents", f"two agents are named {doubled[0]!r}", "Rename one of them"
-            )
-        self.portal = Portal()
+        crew = check_deployment(agents, policy, ladder)
+        self._notifier = Notifier(on_wait) if on_wait is not None else None
+        self.portal = Portal(self._interrupted)
         self.store: Store = (
             open_store(store, durability=durability) if isinstance(store, str | Path) else store
         )
         deployment = Deployment(policy=policy, ladder=ladder, deps=deps)
-        self.host = Host({a.name: a for a in agents}, deployment, clock)
+        self.host = Host({a.name: a for a in crew}, deployment, clock)
         self.client = Client(self.store, self.host.clock)
-        self._notifier = Notifier(on_wait) if on_wait is not None else None
         self._driven: dict[str, asyncio.Task[Any]] = {}
-        self._asked: set[str] = set()
+        self._background: set[str] = set()
         self._again: set[str] = set()
+
+    def _interrupted(self, now: bool) -> None:
+        """Ctrl-C in a sync verb: let what is in flight land and start nothing new meanwhile."""
+        if now:
+            log.warning("finishing what is in flight; Ctrl-C again ends it at once")
+        self.host.draining = now
 
     def agent(self, name: str) -> Agent:
         """The agent of this name. Raises `UnknownAgent`."""
@@ -178,14 +188,17 @@ class Runtime:
         """As `run`, but return the run id at once and leave the driving to a worker."""
         known = self.agent(agent)
         limits = options.get("limits")
+        kind, approvals = check_words(
+            options.get("kind") or known.kind, options.get("approvals", "ask")
+        )
         task = Task(
             agent=agent,
             input=parts_of(input),
-            principal=_principal(options.get("principal", LOCAL)),
+            principal=principal_of(options.get("principal", LOCAL)),
             session=check_text("session", options.get("session", "")),
             limits=known.limits.narrowed(limits) if limits is not None else known.limits,
-            kind=options.get("kind") or known.kind,
-            approvals=options.get("approvals", "ask"),
+            kind=kind,
+            approvals=approvals,
             on_loop=known.on_loop,
         )
         return await self.client.start(task, options.get("id", ""))
@@ -206,7 +219,7 @@ class Runtime:
         Raises:
             UnknownRun: the session is new and no agent was named, or it is another principal's.
         """
-        who = _principal(principal)
+        who = principal_of(principal)
         check_text("session", session)
         for _ in range(5):
             last = await self.store.session_head(session)
@@ -235,7 +248,6 @@ class Runtime:
 
     async def drive_async(self, run: str) -> Run:
         """Drive a run until there is a result or it waits for people; then say how it stands."""
-        self._asked.add(run)
         background = self._driven.get(run)
         if background is not None and background.get_loop() is asyncio.get_running_loop():
             await asyncio.wait({background})
@@ -245,7 +257,7 @@ class Runtime:
         return await run_of(self.store, state, self.host.crew(state.agent))
 
     def _spawn(self, run: str) -> None:
-        self._asked.add(run)
+        self._background.add(run)
         if run in self._driven:
             self._again.add(run)
             return
@@ -290,7 +302,6 @@ class Runtime:
 
     async def watch_async(self, run: str, after: int = 0) -> AsyncGenerator[Observed]:
         """Drive a run and yield what happens, from the event after `after` on."""
-        self._asked.add(run)
         happening = stream_run(self.store, run, self.host, self._notifier, after)
         async with aclosing(happening):  # who leaves early also ends the driving
             async for what in happening:
@@ -298,11 +309,11 @@ class Runtime:
 
     def stream(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> Iterator[Observed]:
         """As `run`, but yield what happens: `Entry`, `Delta`, `Discard`, `Progress`."""
-        return self.portal.iterate(self.stream_async(agent, input, **options))
+        return self.portal.iterate(self.stream_async(agent, input, **options), "stream")
 
     def watch(self, run: str, after: int = 0) -> Iterator[Observed]:
         """Drive a run and yield what happens, from the event after `after` on."""
-        return self.portal.iterate(self.watch_async(run, after))
+        return self.portal.iterate(self.watch_async(run, after), "watch")
 
     # ---------------------------------------------------------------- decide
 
@@ -310,6 +321,9 @@ class Runtime:
         self, request: str, message: str = "", *, by: str = "", digest: str = ""
     ) -> Run:
         """Let the call of a request (`run/1`) run, once, exactly as shown.
+
+        Records the decision. A run that was handed over by `start` goes on by itself; any other
+        goes on when it is run or resumed again, or where a worker drives it.
 
         Args:
             by: Who decides; kept as the event's actor.
@@ -391,8 +405,8 @@ class Runtime:
         return await self.drive_async(new)
 
     async def _after(self, state: RunState) -> Run:
-        """A decision was taken: whoever was asked for the run goes on with it."""
-        if state.run in self._asked and state.agent in self.host.agents:
+        """A decision was taken: a run that was handed over by `start` goes on by itself."""
+        if state.run in self._background and state.agent in self.host.agents:
             self._spawn(state.run)
         return await self.get_async(state.run)
 
@@ -407,7 +421,7 @@ class Runtime:
     async def runs_async(
         self,
         *,
-        status: Sequence[str] = (),
+        status: str | Sequence[str] = (),
         agent: str = "",
         session: str = "",
         principal: str = "",
@@ -415,7 +429,11 @@ class Runtime:
     ) -> list[RunInfo]:
         """The run table, newest first."""
         where = RunFilter(
-            status=tuple(status), agent=agent, session=session, principal=principal, limit=limit
+            status=check_statuses(status),
+            agent=agent,
+            session=session,
+            principal=principal,
+            limit=limit,
         )
         return await self.client.runs(where)
 
@@ -445,10 +463,11 @@ class Runtime:
 
     def close(self) -> None:
         """Let what is in flight land, start nothing new, and close the store."""
-        self.portal.call(self.close_async())
+        self.portal.call(self.close_async(), "close")
         self.portal.close()
 
     def __enter__(self) -> Self:
+        refuse_inside_loop("with")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -482,10 +501,3 @@ class Runtime:
 
 
 ENDED = frozenset({"completed", "failed", "stopped", "cancelled"})
-
-
-def _principal(given: Principal | str) -> Principal:
-    who = Principal(id=given) if isinstance(given, str) else given
-    for name in (who.id, who.tenant, *who.roles):
-        check_text("principal", name)
-    return who

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from cairn.core.messages import Record
+from cairn.core.names import nearest
 from cairn.errors import ConfigError
 
 DEFAULT_STORE = "cairn.db"
+KEYS = ("app", "store")
+KNOWN = f"The keys are {' and '.join(KEYS)}"
 
 
 class Settings(Record):
@@ -40,7 +43,8 @@ def find_settings(folder: Path, environ: Mapping[str, str]) -> Settings:
     """What environment and `[tool.cairn]` of the folder or its nearest parents say.
 
     Raises:
-        ConfigError: `pyproject.toml` cannot be read, or a value in it is no text.
+        ConfigError: `pyproject.toml` cannot be read, or `[tool.cairn]` in it has an unknown key or
+            a value that is no text.
     """
     home, table = _project(folder)
     store, app = table.get("store", ""), table.get("app", "")
@@ -67,13 +71,28 @@ def _project(folder: Path) -> tuple[Path | None, dict[str, str]]:
             content: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ConfigError(str(file), f"it cannot be read ({error})", "Mend the file") from error
-        table = content.get("tool", {}).get("cairn")
-        if isinstance(table, dict):
-            for name in ("store", "app"):
-                if not isinstance(table.get(name, ""), str):
-                    raise ConfigError(f"tool.cairn.{name}", "it is no text", "Write it in quotes")
-            return home, table
+        tools = content.get("tool")
+        if isinstance(tools, dict) and "cairn" in tools:
+            return home, _checked(tools["cairn"], file)
     return None, {}
+
+
+def _checked(table: object, file: Path) -> dict[str, str]:
+    """The table itself. Raises `ConfigError` for what nobody would read or could use."""
+    if not isinstance(table, dict):
+        raise ConfigError("tool.cairn", f"in {file} it is no table", "Write [tool.cairn] above it")
+    for key, value in table.items():
+        if key not in KEYS:
+            close = nearest(key, KEYS)
+            meant = f"Did you mean {' or '.join(close)}? " if close else ""
+            raise ConfigError(
+                f"tool.cairn.{key}", f"{file} has a key that is not known", f"{meant}{KNOWN}"
+            )
+        if not isinstance(value, str):
+            raise ConfigError(
+                f"tool.cairn.{key}", f"in {file} it is no text", f'Write {key} = "…", in quotes'
+            )
+    return table
 
 
 def _placed(store: str, home: Path) -> str:

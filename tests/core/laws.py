@@ -171,8 +171,7 @@ class Laws:
 
     def _model_rejected(self, entry: ev.Entry, event: ev.ModelRejected, rules: Rules) -> None:
         assert self.answer
-        self.answer = 0
-        self.ending |= event.disposition == "end"
+        self._refused(event.disposition)
 
     def _model_completed(self, entry: ev.Entry, event: ev.ModelCompleted, rules: Rules) -> None:
         self._charge(event.usage)
@@ -204,8 +203,15 @@ class Laws:
 
     def _step_failed(self, entry: ev.Entry, event: ev.StepFailed, rules: Rules) -> None:
         assert self.task
-        self.task, self.answer = "", 0
-        self.ending |= event.disposition == "end"
+        self.task = ""
+        self._refused(event.disposition)
+
+    def _refused(self, disposition: str) -> None:
+        """An answer was not accepted; after an end it stands, so that a retry looks at it anew."""
+        if disposition == "end":
+            self.ending = True
+        else:
+            self.answer = 0
 
     def _step_lost(self, entry: ev.Entry, event: ev.StepLost, rules: Rules) -> None:
         assert self.task

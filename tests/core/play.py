@@ -99,17 +99,18 @@ class Play:
         *,
         limits: Limits | None = None,
         lawful: bool = True,
+        run: str = "r1",
         **created: Any,
     ) -> None:
         self.rules = rules if rules is not None else rules_of()
         self.journal: list[ev.Entry] = []
         self.now = START
-        self.state = RunState(run="r1")
+        self.state = RunState(run=run)
         self.laws = Laws() if lawful else None
-        created.setdefault("input", (Text("Do it."),))
+        created = {"agent": "a", "digest": "d", "input": (Text("Do it."),), **created}
         if limits is not None:
             created["limits"] = limits
-        self.add(ev.RunCreated(agent="a", digest="d", **created))
+        self.add(ev.RunCreated(**created))
 
     # ---------------------------------------------------------------- the journal
 
@@ -313,7 +314,7 @@ class Play:
 
     def refold(self) -> RunState:
         """The state folded from the journal alone."""
-        return fold(RunState(run="r1"), self.journal)
+        return fold(RunState(run=self.state.run), self.journal)
 
     def call(self, call: str) -> Call:
         return self.state.calls[call]

@@ -14,6 +14,7 @@ from tests.core.play import Play, rules_of, tool
 from cairn.core import codec
 from cairn.core import events as ev
 from cairn.core.codec import GENESIS, Row, check_chain, decode, encode, open_row, seal
+from cairn.core.limits import Limits
 from cairn.core.messages import Text
 from cairn.errors import CorruptJournal, ErrorClass
 
@@ -56,6 +57,8 @@ def records(kind: type[Any]) -> st.SearchStrategy[Any]:
     """Any record of this class."""
     hints = typing.get_type_hints(kind)
     fields = {name: values_of(hints[name]) for name in kind.__struct_fields__}
+    if kind is Limits:
+        fields = dict.fromkeys(fields, st.integers(0, 2**53))
     if kind is Text:
         return fields["content"].map(Text)
     return st.builds(kind, **fields)
@@ -106,6 +109,7 @@ BAD: dict[str, tuple[int, int, bytes]] = {
     "a word that is none of the literals": (45, 1, b'{"call":"c1","verdict":"perhaps"}'),
     "an error class nobody knows": (160, 1, b'{"error_class":"odd","message":"m"}'),
     "no UTF-8": (41, 1, b'{"call":"\xff"}'),
+    "a bound that is none": (2, 1, b'{"run":"a","parent":"b","at":1,"limits":{"steps":-1}}'),
     "half an emoji": (41, 1, b'{"call":"\\ud83d"}'),
 }
 

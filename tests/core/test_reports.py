@@ -21,7 +21,7 @@ RULES = rules_of(
     tool("find"),
     tool("mail", "write"),
     tool("book", "write", recovery="probe"),
-    tool("drop", "dangerous", conflict_key=lambda values: str(values)),
+    tool("drop", "dangerous", conflict_key=str),
     tool("ask_user", kind="question", check=need("question")),
 )
 
@@ -180,9 +180,7 @@ def test_the_first_line_says_how_the_run_ended_and_over_what(
 def test_the_first_line_of_a_living_run_is_its_status() -> None:
     play = Play(RULES)
     assert words(play) == {"Run r1": "queued."}
-    play.calls("mail")
-    assert words(play)["Unknown"] == "mail (c1)"
-    play.returns("c1")
+    play.one_turn("mail", {})
     play.says("done")
     play.settle()
     assert words(play)["Run r1"] == "completed."

@@ -17,9 +17,8 @@ from cairn.core.limits import Limits, Usage
 from cairn.core.messages import PlanItem, Source, Text
 from cairn.core.outcomes import Reply
 from cairn.core.state import RunState
-from cairn.core.views import changes, timeline
-from cairn.core.views_shapes import CallView, RunView
-from cairn.core.views_words import money, short, span, words
+from cairn.core.views import CallView, RunView, changes, timeline
+from cairn.core.views.words import money, short, span, words
 from cairn.errors import CorruptJournal, ErrorClass
 
 NOT_NOTED = (

@@ -50,7 +50,7 @@ class TurnedClock:
         await asyncio.sleep(0)
 
     def turn(self, seconds: float) -> None:
-        self.now += int(seconds * 1e6)
+        self.now += round(seconds * 1e6)
 
 
 class Watched:

@@ -366,15 +366,30 @@ def test_a_free_call_runs_once_though_its_sibling_waits_for_a_person():
     asyncio.run(main())
 
 
-def test_a_decision_drives_a_run_that_was_asked_for_here():
+def test_a_decision_drives_on_a_run_that_was_started_in_the_background_here():
     async def main():
         ledger = Ledger()
         rt = asking(ledger, [call("pay", order="7"), "done"])
-        await rt.run_async("a", "task", id="r")
+        await rt.start_async("a", "task", id="r")
+        await until(lambda: not rt._driven)
         await rt.approve_async("r/1")
         await until(lambda: ledger.lines)
         await until(lambda: not rt._driven)
         assert (await rt.get_async("r")).status == "completed"
+
+    asyncio.run(main())
+
+
+def test_a_decision_only_records_itself_for_a_run_that_somebody_else_drives():
+    async def main():
+        ledger = Ledger()
+        rt = asking(ledger, [call("pay", order="7"), "done"])
+        await rt.run_async("a", "task", id="r")
+        assert (await rt.approve_async("r/1")).status == "running"
+        await asyncio.sleep(0.02)
+        assert (ledger.lines, rt._driven) == ([], {})
+        assert (await rt.run_async("a", "task", id="r")).status == "completed"
+        assert len(ledger.lines) == 1
 
     asyncio.run(main())
 

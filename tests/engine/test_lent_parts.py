@@ -126,6 +126,65 @@ def test_news_that_comes_while_instructions_are_computed_is_acted_on():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("hangs", ["instructions", "deps"])
+@pytest.mark.parametrize("who", ["somebody", "the caller"])
+def test_code_of_the_deployment_that_hangs_does_not_keep_a_run_from_ending(hangs, who):
+    """A cancel is heard at every wait, and a caller can always give up."""
+
+    async def main():
+        store, begun = InMemoryStore(), asyncio.Event()
+
+        async def hang(*_: object) -> str:
+            begun.set()
+            await asyncio.sleep(60)
+            return "never"
+
+        @tool(effect="read")
+        async def look() -> str:
+            return "seen"
+
+        lent = {"instructions": hang} if hangs == "instructions" else {"deps": hang}
+        rt = runtime([call("look"), "done"], [look], store=store, **lent)
+        driving = asyncio.create_task(rt.run_async("a", "task", id="r"))
+        await begun.wait()
+        if who == "somebody":
+            run = await Runtime(store.beside()).cancel_async("r")
+            assert run.status == (await driving).status == "cancelled"
+        else:
+            driving.cancel()
+            await asyncio.wait({driving})
+            assert (await rt.get_async("r")).status == "running"
+        assert not (await store.info("r")).leased
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("hangs", ["instructions", "deps"])
+def test_code_of_the_deployment_has_a_deadline(hangs, monkeypatch):
+    async def main():
+        monkeypatch.setattr("cairn.engine.attend.TASK_S", 0.1)
+
+        async def hang(*_: object) -> str:
+            await asyncio.sleep(60)
+            return "never"
+
+        @tool(effect="read")
+        async def look() -> str:
+            return "seen"
+
+        if hangs == "deps":
+            rt = runtime([call("look"), "done"], [look], deps=hang)
+            with pytest.raises(DepsFailed, match="the deps factory took longer"):
+                await rt.run_async("a", "task", id="r")
+        else:
+            rt = runtime(["done"], instructions=hang)
+            run = await rt.run_async("a", "task", id="r")
+            assert (run.status, run.error_class) == ("failed", "internal")
+            assert "the instructions of agent a took longer than 0.1 s" in run.reason
+
+    asyncio.run(main())
+
+
 # ---------------------------------------------------------------- dependencies
 
 

@@ -332,7 +332,8 @@ def test_a_cancel_during_an_approved_tool_uses_the_approval_up():
             agents=[Agent("a", Scripted(bench.model), tools=[bench.work])],
             policy=DEFAULT_POLICY,
         )
-        await rt.run_async("a", "task", id="r", session="s")
+        await rt.start_async("a", "task", id="r", session="s")
+        await until(lambda: not rt._driven)
         await rt.approve_async("r/1")
         await until(lambda: bench.ledger.lines)
         await bench.other.cancel_async("r")

@@ -16,7 +16,7 @@ from tests.engine.kit import (
     until,
 )
 
-from cairn import Policy, Runtime, call, tool
+from cairn import Context, Policy, Runtime, call, tool
 from cairn.core import events as ev
 from cairn.core.evolve import fold
 from cairn.core.state import RunState
@@ -194,8 +194,12 @@ def test_a_message_at_any_append_changes_nothing_but_the_conversation(at):
 
 
 @pytest.mark.parametrize("end", ["returns", "raises", "unsure"])
-def test_an_owner_that_was_given_up_hands_its_finished_effect_over(end):
-    """B08: the late writer is refused, its effect arrives as `tool.late`, one final result."""
+@pytest.mark.parametrize("read_on", [False, True])
+def test_an_owner_that_was_given_up_hands_its_finished_effect_over(end, read_on):
+    """B08: the late writer is refused, its effect arrives as `tool.late`, one final result.
+
+    Also when it has read, before it finished, what the new owner wrote (`read_on`).
+    """
 
     async def main():
         ledger, gate, store = Ledger(), asyncio.Event(), InMemoryStore()
@@ -219,6 +223,7 @@ def test_an_owner_that_was_given_up_hands_its_finished_effect_over(end):
         run = await newcomer.run_async("a", "task", id="r")
         assert (run.status, run.reason) == ("waiting", "in_doubt")
         store.condition = "alive"
+        await asyncio.sleep(0.12 if read_on else 0)
         gate.set()
 
         async def settled() -> bool:
@@ -240,6 +245,43 @@ def test_an_owner_that_was_given_up_hands_its_finished_effect_over(end):
             assert told == "paid" if end == "returns" else "refused" in told
         assert ledger.lines == ["pay"]
         assert (await zombie).status == run.status
+
+    asyncio.run(main())
+
+
+def test_an_effect_that_ends_after_the_new_owner_went_on_is_kept_and_changes_nothing():
+    """B08: the call was repeated with its key and is long closed; the run is over once."""
+
+    async def main():
+        ledger, gate, store = Ledger(), threading.Event(), InMemoryStore()
+
+        @tool(effect="write", recovery="keyed")
+        def pay(ctx: Context) -> str:
+            ledger.add(ctx.key)
+            if len(ledger.lines) == 1:
+                gate.wait(10)
+            return f"paid in attempt {ctx.attempt}"
+
+        frozen = runtime([call("pay"), "done"], [pay], store=store)
+        zombie = asyncio.create_task(frozen.run_async("a", "task", id="r"))
+        await until(lambda: ledger.lines)
+        store.freeze()
+        model = Recorder("unused", "done")
+        newcomer = runtime(model, [pay], store=store.beside())
+        assert (await newcomer.run_async("a", "task", id="r")).status == "completed"
+        store.condition = "alive"
+        await asyncio.sleep(0.12)
+        gate.set()
+        assert (await zombie).status == "completed"
+
+        async def late() -> bool:
+            return "tool.late" in names(await newcomer.trace_async("r"))
+
+        await until(late)
+        trace = await newcomer.trace_async("r")
+        assert names(trace).count("run.completed") == 1
+        assert results(model.last) == {"c1": "paid in attempt 2"}
+        assert len(set(ledger.lines)) == 1
 
     asyncio.run(main())
 

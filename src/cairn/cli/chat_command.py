@@ -20,7 +20,8 @@ from cairn.cli.say import complain, print_line
 from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.index import Pending
-from cairn.engine.client import new_id, parts_of
+from cairn.engine.client import new_id
+from cairn.engine.given import parts_of
 from cairn.engine.load import load
 from cairn.errors import CairnError, Refused, UnknownRun
 from cairn.ports import Observed

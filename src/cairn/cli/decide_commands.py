@@ -33,16 +33,24 @@ def approve(
     requests: Requests,
     *,
     message: options.Message = "",
+    digest: Annotated[
+        str, typer.Option("--digest", help="Of the one request, as inbox --json showed it.")
+    ] = "",
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Let calls run that wait for approval: once, exactly as shown."""
+    """Let calls run that wait for approval: once, exactly as shown.
+
+    With --digest only what has that digest: if the request is about anything else, it is refused.
+    """
     actor = options.who(by)
+    if digest and len(requests) > 1:
+        raise ConfigError("--digest", "it is of one request", "Approve the others by themselves")
 
     async def decide(client: Client) -> int:
         return await _each(
-            client, requests, "approved", lambda r: client.approve(r, message, actor)
+            client, requests, "approved", lambda r: client.approve(r, message, actor, digest)
         )
 
     raise typer.Exit(with_store(locate(store, app), decide))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -14,14 +15,17 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.drivers import ALL, NAMED, undriven
 from cairn.cli.paint import console, line, styled
-from cairn.cli.place import Place, locate, open_app, store_file, with_store
+from cairn.cli.place import Place, is_missing, locate, open_app, store_file, with_store
 from cairn.cli.plain import visible_line
 from cairn.core.lifecycle import ENDED, Status
 from cairn.core.messages import Record
 from cairn.engine.client import Client
+from cairn.engine.clock import SystemClock
 from cairn.errors import CairnError
-from cairn.ports import RunFilter, RunInfo
+from cairn.ports import RunFilter
+from cairn.store.sqlite import filesystem
 
 if TYPE_CHECKING:
     from cairn.runtime import Runtime
@@ -30,7 +34,6 @@ LITTLE_DISK = 1 << 30
 NO_DISK = 50 << 20
 OLDEST_PYTHON = (3, 11)
 LIVE = tuple(sorted(s.value for s in set(Status) - ENDED))
-ALL = 1_000_000_000
 _MARKS = {"ok": "completed", "note": "waiting", "problem": "failed"}
 
 
@@ -97,14 +100,15 @@ def _store(place: Place) -> Iterator[Finding]:
         yield Finding(level="note", what="store", text=f"in memory, from {source}")
         return
     yield from _folder(file)
-    if not file.is_file():
+    if is_missing(file):
         named = bool(place.store)
         text = f"{file} does not exist yet ({source}); the first run makes it"
         yield Finding(level="problem" if named else "note", what="store", text=text)
         return
     yield Finding(level="ok", what="store", text=f"{file}, from {source}")
-    yield _mode(file)
     try:
+        filesystem.check_place(str(file.absolute()))
+        yield _mode(file)
         yield _shape(file)
         yield from with_store(Place(settings=place.settings, store=place.path), _runs)
     except CairnError as error:
@@ -112,14 +116,13 @@ def _store(place: Place) -> Iterator[Finding]:
 
 
 def _folder(file: Path) -> Iterator[Finding]:
-    from cairn.store.sqlite.filesystem import filesystem_of, is_network
-
     folder = file.absolute().parent
-    if not folder.is_dir():
-        yield Finding(level="problem", what="folder", text=f"{folder} does not exist")
+    if not os.path.isdir(folder):
+        text = f"{folder} does not exist, or this user cannot look into it"
+        yield Finding(level="problem", what="folder", text=text)
         return
-    kind = filesystem_of(str(folder))
-    if is_network(kind):
+    kind = filesystem.filesystem_of(str(folder))
+    if filesystem.is_network(kind):
         text = f"{kind} is a network filesystem: file locks cannot be relied on. Use a local disk"
         yield Finding(level="problem", what="filesystem", text=text)
     else:
@@ -143,15 +146,18 @@ def _mode(file: Path) -> Finding:
 
 def _shape(file: Path) -> Finding:
     """Schema and journal mode, read without writing."""
+    import apsw
+
     from cairn.store.sqlite import schema
     from cairn.store.sqlite.connection import Settings, open_reader
+    from cairn.store.sqlite.faults import translate
 
-    schema.check_untouched(str(file.absolute()))
-    connection = open_reader(Settings(path=str(file)))
     try:
-        version, journal = connection.pragma("user_version"), connection.pragma("journal_mode")
-    finally:
-        connection.close()
+        schema.check_untouched(str(file.absolute()))
+        with contextlib.closing(open_reader(Settings(path=str(file)))) as connection:
+            version, journal = connection.pragma("user_version"), connection.pragma("journal_mode")
+    except apsw.Error as error:
+        raise translate(error, str(file)) from error
     newest = len(schema.migrations())
     text = f"schema {version} of {newest}, journal mode {journal}, commits synced (full) unless "
     text += "the application says durability='process'"
@@ -169,9 +175,10 @@ async def _runs(client: Client) -> list[Finding]:
     driven = sum(r.leased for r in live)
     text = f"{by_status}; {driven} driven now" if live else "none unfinished"
     found = [Finding(level="ok", what="runs", text=text)]
-    left = [r for r in live if _left_alone(r)]
+    now = SystemClock().now_us()
+    left = [r for r in live if undriven(r, now)]
     if left:
-        names = ", ".join(r.run for r in left[:5]) + (" …" if len(left) > 5 else "")
+        names = ", ".join(r.run for r in left[:NAMED]) + (" …" if len(left) > NAMED else "")
         text = f"{len(left)} could go on and nobody drives them: {names}. cairn work takes them on"
         found.append(Finding(level="note", what="runs", text=text))
     waiting = len(await client.store.pending(ALL))
@@ -180,10 +187,6 @@ async def _runs(client: Client) -> list[Finding]:
             Finding(level="note", what="inbox", text=f"{waiting} wait for people: cairn inbox")
         )
     return found
-
-
-def _left_alone(info: RunInfo) -> bool:
-    return info.status in {"queued", "running"} and not info.leased
 
 
 # ---------------------------------------------------------------- the application

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from cairn.cli import exits
+from cairn.cli.drivers import aside, undriven
 from cairn.cli.interrupts import RunInterrupts
 from cairn.cli.outcome import print_json, print_outcome, run_object
-from cairn.cli.say import print_line
+from cairn.cli.say import complain, print_line
 from cairn.cli.screen import screen_for
 from cairn.core.messages import Record
+from cairn.engine.clock import SystemClock
 from cairn.errors import UnknownRun
 from cairn.ports import Observed, RunInfo, Store
 
@@ -107,22 +109,37 @@ def start_to_report(runtime: Runtime, run: str, source: Source, shown: Shown) ->
 
 
 async def leave_to_others(store: Store, run: str, shown: Shown) -> int:
-    """Say how a run stands that cannot be driven here, and who has to go on with it."""
+    """Say how a run stands that cannot be driven here, and who has to go on with it.
+
+    The words on who has to go on are on standard error, and the exit code is that of waiting.
+    """
     from cairn.engine.result import result_of
 
     info = await store.info(run)
-    result = await result_of(store, run)
     if info.status in exits.ENDED or shown.json:
-        report(result, shown)
-        return exits.of_run(info.status) if info.status in exits.ENDED else exits.DONE
-    who = "a worker drives it now" if info.leased else "nobody drives it now"
-    print_line(f"run {run} is {info.status}: {who}")
-    if not info.leased:
-        print_line(
-            f"to go on: cairn resume {run} --app module:name, or cairn work, "
-            f"with an application that has the agent {info.agent!r}"
-        )
-    return exits.DONE
+        report(await result_of(store, run), shown)
+    if info.status in exits.ENDED:
+        return exits.of_run(info.status)
+    now = SystemClock().now_us()
+    if not shown.json:
+        print_line(f"run {run} is {info.status}{aside(info, now)}")
+    complain(_who_goes_on(info, now))
+    return exits.LEFT
+
+
+def _who_goes_on(info: RunInfo, now: int) -> str:
+    run = info.run
+    if info.leased:
+        return f"run {run} is not driven from here: another process drives it"
+    how = (
+        f"cairn resume {run} --app module:name, or cairn work --app module:name, "
+        f"with an application that has the agent {info.agent!r}"
+    )
+    if undriven(info, now):
+        return f"nobody drives run {run}. To go on: {how}"
+    if "retry_at" in info.waits:
+        return f"nobody drives run {run}, which waits for a time. To go on then: {how}"
+    return f"run {run} waits for people: see cairn inbox. To go on after that: {how}"
 
 
 def report(result: Run, shown: Shown) -> None:

@@ -7,6 +7,8 @@ from cairn.errors import CairnError, RunConflict, UnknownAgent, UnknownRun, Usag
 DONE = 0
 REFUSED = 1
 USAGE = 2
+LEFT = 5
+"""The run is not over and is not driven from here: it waits for a driver, or for people."""
 INTERRUPTED = 130
 """128 and the number of SIGINT, when nothing was being driven."""
 TERMINATED = 143

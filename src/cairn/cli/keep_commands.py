@@ -28,6 +28,7 @@ def export(
     out: Annotated[
         str, typer.Option("-o", "--out", metavar="FILE", help="Default: standard output.")
     ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
@@ -45,6 +46,8 @@ def export(
             write(json_line(item))
         return
     try:
+        if not force and Path(out).is_file():  # what is no file, as /dev/stdout, is written to
+            raise ConfigError("--out", f"{out} exists", "Name another file, or pass --force")
         with Path(out).open("w", encoding="utf-8") as file:
             file.writelines(map(json_line, lines))
     except OSError as error:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cairn.cli.paint import console, line, styled
 from cairn.cli.plain import count, money, span, visible, visible_line
-from cairn.cli.screen import LineTeller
+from cairn.cli.teller import LineTeller
 from cairn.core.events import Entry
 from cairn.core.evolve import evolve
 from cairn.core.lifecycle import CallStatus

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import traceback
 from collections.abc import Sequence
@@ -43,6 +44,10 @@ def load_app(name: str, source: str, folders: Sequence[Path]) -> Runtime:
         found = getattr(found, part)
     if not isinstance(found, Runtime) and callable(found):
         found = _made(found, name, source)
+    if inspect.iscoroutine(found):
+        found.close()  # or the interpreter complains at the end that nobody awaited it
+        fix = "Give a Runtime or a plain function that returns one"
+        raise ConfigError(source, f"{name!r} is asynchronous", fix)
     if not isinstance(found, Runtime):
         kind = type(found).__name__
         fix = "Name a Runtime or a function that returns one"

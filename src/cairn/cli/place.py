@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -74,7 +75,7 @@ def open_app(place: Place) -> Runtime:
 
 
 def _move(runtime: Runtime, store: str) -> None:
-    """Put the runtime on another store than its own."""
+    """Put the runtime on another store than its own, which it has opened, and made if need be."""
     opened = open_store(store)
     runtime.portal.call(runtime.store.close())
     runtime.portal.close()
@@ -94,7 +95,7 @@ def open_existing(place: Place) -> Store:
     if place.app and not place.store:
         return open_app(place).store
     file = store_file(place.path)
-    if file is not None and not file.is_file():
+    if file is not None and is_missing(file):
         hint = "Name another with --store"
         if place.settings.app and not place.settings.store_is_named:
             hint = f"Name it with --store, or take the application's: --app {place.settings.app}"
@@ -110,6 +111,16 @@ def store_file(address: str) -> Path | None:
     if rest != address and rest.startswith("///"):
         rest = rest.removeprefix("//")
     return Path(rest)
+
+
+def is_missing(file: Path) -> bool:
+    """Whether there is certainly no such file; one that we cannot look at may be there."""
+    try:
+        return not stat.S_ISREG(file.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # opening it says what is in the way
+        return False
 
 
 def with_store(place: Place, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:

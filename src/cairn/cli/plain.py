@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.core.views_words import money, short, span
+from cairn.core.views.words import money, short, span
 
 __all__ = ["count", "day", "json_line", "money", "offset", "span", "visible", "visible_line"]
 

@@ -8,18 +8,20 @@ import msgspec
 import typer
 
 from cairn.cli import options
+from cairn.cli.drivers import aside, find_undriven, takeover, undriven
 from cairn.cli.outcome import pending_object, print_json, print_pending, question_of
 from cairn.cli.paint import console, styled
-from cairn.cli.place import locate, with_store
+from cairn.cli.place import Place, locate, with_store
 from cairn.cli.plain import day, json_line, money, visible, visible_line
 from cairn.cli.say import print_line, write
-from cairn.cli.screen import LineTeller
+from cairn.cli.teller import LineTeller
 from cairn.core import codec
 from cairn.core import events as ev
 from cairn.core.index import Pending
 from cairn.core.lifecycle import Status
 from cairn.core.views import timeline
 from cairn.engine.client import Client
+from cairn.engine.clock import SystemClock
 from cairn.errors import ConfigError, UnknownRun
 from cairn.ports import RunFilter, RunInfo
 
@@ -47,19 +49,22 @@ def runs(
             "--status", f"{unknown[0]!r} is no status", f"Use one of {', '.join(sorted(known))}"
         )
     where = RunFilter(status=wanted, agent=agent, session=session, limit=limit + 1)
-    found = with_store(locate(store, app), lambda client: client.runs(where))
+    place = locate(store, app)
+    found = with_store(place, lambda client: client.runs(where))
     if json:
         for info in found[:limit]:
             print_json(msgspec.structs.asdict(info))
     elif found:
-        _print_runs(found[:limit])
+        now = SystemClock().now_us()
+        _print_runs(found[:limit], now)
         if len(found) > limit:
             print_line(f"there are more: --limit {limit * 5}")
+        _print_takeover([info for info in found[:limit] if undriven(info, now)], place)
     else:
         print_line("no runs")
 
 
-def _print_runs(found: list[RunInfo]) -> None:
+def _print_runs(found: list[RunInfo], now: int) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -68,10 +73,7 @@ def _print_runs(found: list[RunInfo]) -> None:
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for info in found:
         status = styled(info.status)
-        if info.waits:
-            status.append(f" ({', '.join(info.waits)})")
-        if info.leased:
-            status.append(" (driven)")
+        status.append(aside(info, now))
         table.add_row(
             info.run,
             visible(info.agent),
@@ -83,6 +85,11 @@ def _print_runs(found: list[RunInfo]) -> None:
             visible_line(info.session, 40),
         )
     console(table=True).print(table)
+
+
+def _print_takeover(left: list[RunInfo], place: Place) -> None:
+    if hint := takeover(left, place):
+        print_line(hint)
 
 
 def trace(
@@ -134,8 +141,12 @@ def event_object(run: str, entry: ev.Entry) -> dict[str, Any]:
 
 
 def inbox(*, json: options.Json = False, store: options.Store = "", app: options.App = "") -> None:
-    """Show what waits for people, over all runs, and how to decide it."""
-    found = with_store(locate(store, app), _inbox)
+    """Show what waits for people, over all runs, and how to decide it.
+
+    Runs that could go on and that nobody drives are named at the end.
+    """
+    place = locate(store, app)
+    found, left = with_store(place, _inbox)
     for item, question in found:
         if json:
             print_json({**pending_object(item), "question": question})
@@ -143,9 +154,12 @@ def inbox(*, json: options.Json = False, store: options.Store = "", app: options
             print_pending(item, visible_line(question, 400))
     if not found and not json:
         print_line("nothing waits")
+    if not json:
+        _print_takeover(left, place)
 
 
-async def _inbox(client: Client) -> list[tuple[Pending, str]]:
-    """What waits, with the text of questions that the runtime itself asks."""
+async def _inbox(client: Client) -> tuple[list[tuple[Pending, str]], list[RunInfo]]:
+    """What waits, with the text of questions that the runtime itself asks, and what lies idle."""
     store = client.store
-    return [(item, await question_of(store, item)) for item in await store.pending(INBOX)]
+    waiting = [(item, await question_of(store, item)) for item in await store.pending(INBOX)]
+    return waiting, await find_undriven(store)

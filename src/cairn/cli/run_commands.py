@@ -18,7 +18,7 @@ from cairn.cli.interrupts import Signals, leave_at_once
 from cairn.cli.place import Place, locate, open_app, with_store
 from cairn.cli.plain import day
 from cairn.cli.say import print_line
-from cairn.cli.screen import LineTeller
+from cairn.cli.teller import LineTeller
 from cairn.core import commands as cmd
 from cairn.core.events import TERMINAL, Entry
 from cairn.core.limits import Limits
@@ -100,8 +100,8 @@ def resume(
 ) -> None:
     """End a pause and go on with the run.
 
-    Without an application that knows its agent, it is said who has to go on. Exit code as for
-    run.
+    Exit code as for run. Without an application that knows its agent the pause ends, but nothing
+    is driven: standard error says who has to go on, and unless the run is over the exit code is 5.
     """
     place = locate(store, app)
     shown = Shown(json=json, quiet=quiet, by=options.who(by))
@@ -128,6 +128,8 @@ def retry(  # noqa: PLR0913 - one parameter for each option of the command
 
     The old run must have failed, been stopped or been cancelled. No effect is repeated; what it
     spends is counted anew, under the old limits unless new ones are given. Exit code as for run.
+    Without an application that knows its agent the new run is made, but not driven: standard error
+    says who has to go on, and the exit code is 5.
     """
     place = locate(store, app)
     bounds = _Bounds(max_steps, max_calls, max_tokens, max_usd, max_seconds)

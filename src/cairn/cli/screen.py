@@ -6,14 +6,10 @@ import sys
 from types import TracebackType
 from typing import Protocol, Self
 
-from cairn.cli.plain import offset
 from cairn.cli.say import complain, print_line
-from cairn.core.events import Entry, ModelCompleted
-from cairn.core.messages import calls_of
-from cairn.core.views_words import words
+from cairn.cli.teller import LineTeller
+from cairn.core.events import Entry
 from cairn.ports import Observed
-
-NAME_WIDTH = 20
 
 
 class Screen(Protocol):
@@ -78,30 +74,6 @@ class Lines(Silent):
     def say(self, text: str) -> None:
         """In its place among the events."""
         print_line(f"-- {text}")
-
-
-class LineTeller:
-    """Events of one run as lines; it remembers when the run began and which tool a call is of."""
-
-    def __init__(self) -> None:
-        self.begun = 0
-        self._tools: dict[str, str] = {}
-
-    def tell(self, entry: Entry, *, since_begin: bool = True) -> str:
-        """`+0.012s    3 model.completed      step 1 · "…"`."""
-        event = entry.event
-        self.begun = self.begun or entry.at
-        if isinstance(event, ModelCompleted):
-            self._tools.update({part.id: part.name for part in calls_of(event.parts)})
-        pieces = (
-            f"step {entry.step}" if entry.step else "",
-            self._tools.get(getattr(event, "call", ""), ""),
-            words(event),
-            f"by {entry.actor}" if entry.actor else "",
-        )
-        told = " · ".join(filter(None, pieces))
-        time = f"{offset(entry.at - self.begun):>9} " if since_begin else ""
-        return f"{time}{entry.seq:>4} {event.NAME.ljust(NAME_WIDTH)} {told}".rstrip()
 
 
 def screen_for(run: str, known: int, only: tuple[str, ...], *, quiet: bool) -> Screen:

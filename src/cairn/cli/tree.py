@@ -8,7 +8,7 @@ from rich.tree import Tree
 from cairn.cli.paint import line, styled
 from cairn.cli.plain import count, day, money, offset, span, visible, visible_line
 from cairn.core.messages import text_of
-from cairn.core.views_shapes import (
+from cairn.core.views import (
     Approval,
     CallAttempt,
     CallView,
@@ -22,7 +22,7 @@ from cairn.core.views_shapes import (
     StepView,
     TaskAttempt,
 )
-from cairn.core.views_words import tokens
+from cairn.core.views.words import tokens
 
 CUT = 160
 """Characters of a text that the whole tree shows; one step shows texts whole."""

@@ -20,7 +20,7 @@ import msgspec
 
 from cairn.core.events import EVENTS, Entry, Event
 from cairn.core.messages import Record
-from cairn.errors import CorruptJournal
+from cairn.errors import ConfigError, CorruptJournal
 
 GENESIS = bytes(32)
 """What the first hash of a journal chains to."""
@@ -71,7 +71,7 @@ def decode(number: int, version: int, data: bytes) -> Event:
         if version > cls.V:
             raise CorruptJournal(f"{cls.NAME} has version {version}; this Cairn reads {cls.V}")
         return _decoders[number].decode(_encoder.encode(value))
-    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError, ConfigError) as error:
         raise CorruptJournal(f"{cls.NAME} cannot be read: {error}") from error
 
 

@@ -173,6 +173,11 @@ def _questions(call: Call | None) -> bool:
 def _resolve(state: RunState, command: Resolve, now: int) -> ev.Event | None:
     name = f"{state.run}/{command.call}"
     call = _known(state, command.call)
+    if call is not None and call.status is CallStatus.STARTED:
+        raise Refused(
+            f"{name} is at work, as far as the journal knows. If its process has died, have the "
+            f"run taken over first (cairn resume {state.run} --app ...): the call is unknown then"
+        )
     if call is None or call.status not in {CallStatus.UNKNOWN, CallStatus.TAKEOVER}:
         raise Refused(f"{name} is not unknown; there is nothing to resolve")
     if command.verdict == "not_happened" and state.end is None and now < call.not_before:

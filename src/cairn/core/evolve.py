@@ -331,6 +331,8 @@ def _retry_scheduled(state: RunState, entry: ev.Entry, event: ev.RetryScheduled)
 
 def _limit_reached(state: RunState, entry: ev.Entry, event: ev.LimitReached) -> RunState:
     message = f"{event.limit} limit reached: {event.value} of {event.bound}"
+    if event.limit in {"tokens", "micro_usd"} and event.value < event.bound:
+        message += " are used, and the next request may need more than the rest"
     end = End(status=Status.STOPPED, limit=event.limit, message=message)
     if event.limit == "errors_in_row":
         end = End(

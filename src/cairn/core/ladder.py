@@ -115,7 +115,12 @@ class Ladder(Record, gc=True):
     rows: Mapping[ErrorClass, tuple[Rung, ...]] = {}
 
     def __post_init__(self) -> None:
-        for error_class, rungs in self.rows.items():
+        for key, rungs in self.rows.items():
+            if key not in TABLE:
+                raise ConfigError(
+                    f"ladder.{key}", "there is no such class of fault", "Use a cairn.ErrorClass"
+                )
+            error_class = ErrorClass(key)
             allowed = MODEL_RUNGS if error_class in MODEL_CLASSES else TOOL_RUNGS
             for rung in rungs:
                 if rung.disposition not in allowed:

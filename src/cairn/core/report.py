@@ -8,7 +8,7 @@ from cairn.core import events as ev
 from cairn.core.decide import CITATION
 from cairn.core.lifecycle import CallStatus, Status
 from cairn.core.messages import CallPart, Record, Source
-from cairn.core.state import RunState
+from cairn.core.state import Call, RunState
 
 SHOWN = 20
 DONE: dict[type, str] = {
@@ -66,11 +66,11 @@ def summary(state: RunState, entries: Iterable[ev.Entry]) -> str:
                 fates[event.call] = DONE[type(event)]
     for call in state.calls.values():
         if not call.closed:
-            fates[call.id] = "unknown" if _doubtful(call.status) else "not done"
+            fates[call.id] = _open_fate(state, call)
         elif call.status is CallStatus.CANCELLED:
             fates[call.id] = "not done"
     lines = [f"Run {state.run}: {_status_line(state)}"]
-    for fate in ("done", "failed", "refused", "not done", "unknown"):
+    for fate in ("done", "failed", "refused", "at work", "not done", "unknown"):
         found = [f"{names.get(c, '?')} ({c})" for c, f in fates.items() if f == fate]
         if found:
             more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
@@ -78,8 +78,11 @@ def summary(state: RunState, entries: Iterable[ev.Entry]) -> str:
     return "\n".join(lines)
 
 
-def _doubtful(status: CallStatus) -> bool:
-    return status in {CallStatus.TAKEOVER, CallStatus.UNKNOWN, CallStatus.STARTED}
+def _open_fate(state: RunState, call: Call) -> str:
+    if call.status is CallStatus.STARTED and state.end is None:
+        return "at work"
+    doubtful = {CallStatus.TAKEOVER, CallStatus.UNKNOWN, CallStatus.STARTED}
+    return "unknown" if call.status in doubtful else "not done"
 
 
 def _status_line(state: RunState) -> str:

@@ -35,6 +35,7 @@ class ToolBack(Record, gc=True):
     """A tool call has ended: it returned, it raised something known, or nobody knows."""
 
     call: str
+    attempt: int
     kind: Literal["returned", "failed", "unknown"]
     value: Any = None
     error_class: ErrorClass = ErrorClass.TOOL_ERROR
@@ -81,7 +82,9 @@ def events_for(back: Back, state: RunState, crew: Crew, now: int, jitter: float)
         case ModelBack():
             return [(state.step, _model(back, state, crew, now, jitter))]
         case ToolBack():
-            call = state.calls[back.call]
+            call = state.calls.get(back.call, UNKNOWN_CALL)
+            if call.status is not CallStatus.STARTED or call.attempt != back.attempt:
+                return _overtaken(back, call, crew)
             return [(call.step, event) for event in _tool(back, call, state, crew, now, jitter)]
         case ProbeBack():
             call = state.calls.get(back.call, UNKNOWN_CALL)
@@ -161,6 +164,19 @@ def _tool(
             )
         ]
     return [*back.facts, *_returned(back, call, spec, state)]
+
+
+def _overtaken(back: ToolBack, call: Call, crew: Crew) -> Steps:
+    """An outcome whose call the journal says more of: somebody else owns the run by now."""
+    if back.kind == "unknown":
+        return []
+    result = ev.EMPTY
+    if back.kind == "returned":
+        result = capped(_json(back.value), _limit(crew.rules.tools.get(call.tool)))
+    late = ev.ToolLate(
+        call=back.call, ok=back.kind == "returned", result=result, message=back.message
+    )
+    return [(call.step, late)]
 
 
 def _returned(back: ToolBack, call: Call, spec: ToolSpec | None, state: RunState) -> list[ev.Event]:

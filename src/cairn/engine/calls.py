@@ -16,13 +16,14 @@ from cairn.core.commands import Late
 from cairn.core.lifecycle import CallStatus
 from cairn.core.rules import Problem, ToolSpec
 from cairn.core.state import Call, RunState
+from cairn.engine.attend import attend
 from cairn.engine.backs import Back, ProbeBack, ToolBack, capped
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
 from cairn.engine.load import load, read_artifact
 from cairn.engine.perform import ToolFlight, perform_probe
-from cairn.errors import CairnError, ErrorClass
+from cairn.errors import CairnError, DepsFailed, ErrorClass
 from cairn.ports import Progress, Store
 from cairn.tools.context import Context
 from cairn.tools.outcome import classify
@@ -147,8 +148,16 @@ class CallRunner:
         """Once a drive, for tools and probes alike."""
         if self._host.makes_deps:
             await self._journal.flush()  # what is known is not kept waiting (law 3)
-        self._deps = await self._host.deps(self._journal.state)
-        self._has_deps = True
+        work = self._host.deps(self._journal.state)
+        try:
+            found = await attend(
+                work, "the deps factory", self._store, self._journal, self._flights
+            )
+        except TimeoutError as error:
+            raise DepsFailed(str(error)) from error
+        if found is not None:
+            (self._deps,) = found
+            self._has_deps = True
 
     def _context(self, call: Call, timeout_s: float) -> Context[Any]:
         state, watchers = self._journal.state, self._host.watchers
@@ -242,6 +251,7 @@ def _json(value: Any) -> msgspec.Raw:
 def _not_called(call: Call, message: str) -> ToolBack:
     return ToolBack(
         call=call.id,
+        attempt=call.attempt,
         kind="failed",
         error_class=ErrorClass.INVALID_ARGUMENTS,
         message=message,

@@ -17,15 +17,12 @@ from cairn.core import events as ev
 from cairn.core.evolve import evolve
 from cairn.core.index import Pending, index_of
 from cairn.core.limits import Limits
-from cairn.core.messages import Part, Principal, Record, Text, clean
+from cairn.core.messages import Part, Principal, Record, clean
 from cairn.core.state import RunState
+from cairn.engine.given import check_call, check_request, check_run_id
 from cairn.engine.load import fold_entries, load
-from cairn.errors import ConfigError, IllegalTransition, RunConflict, SessionBusy, UnknownRun
+from cairn.errors import IllegalTransition, RunConflict, SessionBusy, UnknownRun
 from cairn.ports import Clock, NewRun, RunFilter, RunInfo, Store
-
-RUN_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
-RUN_ID_LENGTH = 64
-RESERVED = "store"
 
 
 class Task(Record, gc=True):
@@ -45,43 +42,6 @@ class Task(Record, gc=True):
         """Hash of what makes two tasks the same: agent, input and principal."""
         same = msgspec.json.encode([self.agent, self.input, self.principal], order="sorted")
         return sha256(same).hexdigest()[:32]
-
-
-def check_run_id(run: str) -> str:
-    """The id itself, if it is one.
-
-    Raises:
-        ConfigError: it is empty, too long, reserved, or has other characters.
-    """
-    fits = 0 < len(run) <= RUN_ID_LENGTH and RUN_ID_CHARS.issuperset(run)
-    if not fits or run == RESERVED:
-        raise ConfigError(
-            "id",
-            f"{run!r} is no run id",
-            "Use 1 to 64 of letters, digits, '.', '_' and '-'; 'store' is reserved",
-        )
-    return run
-
-
-def check_text(field: str, text: str) -> str:
-    """The text itself, if every store can hold it as it is; names are never altered.
-
-    Raises:
-        ConfigError: it has NUL or half of a character in it.
-    """
-    if clean(text) != text:
-        raise ConfigError(field, f"{text!r} cannot be stored", "Use text without NUL or surrogates")
-    return text
-
-
-def parts_of(given: str | Part | tuple[Part, ...] | list[Part]) -> tuple[Part, ...]:
-    """Input as message parts; text is made storable."""
-    if isinstance(given, str):
-        return (Text(clean(given)),)
-    parts = tuple(given) if isinstance(given, list | tuple) else (given,)
-    if not parts or not all(isinstance(p, Text) for p in parts):
-        raise ConfigError("input", "it is neither text nor text parts", "Pass a string")
-    return tuple(Text(clean(p.content)) for p in parts if isinstance(p, Text))
 
 
 class Client:
@@ -216,19 +176,19 @@ class Client:
         self, request: str, message: str = "", actor: str = "", digest: str = ""
     ) -> RunState:
         """Let the call of this request run, once, as shown."""
-        run, n = split_request(request)
+        run, n = check_request(request)
         return await self.submit(
             run, cmd.Approve(n=n, message=clean(message), digest=digest), actor
         )
 
     async def deny(self, request: str, message: str = "", actor: str = "") -> RunState:
         """Refuse the call of this request; the model reads the message."""
-        run, n = split_request(request)
+        run, n = check_request(request)
         return await self.submit(run, cmd.Deny(n=n, message=clean(message)), actor)
 
     async def answer(self, request: str, text: str, actor: str = "") -> RunState:
         """Answer a question."""
-        run, n = split_request(request)
+        run, n = check_request(request)
         return await self.submit(run, cmd.Answer(n=n, text=clean(text)), actor)
 
     async def resolve(
@@ -240,9 +200,7 @@ class Client:
         actor: str = "",
     ) -> RunState:
         """Say what came of a call whose effect is unknown, named `run/c4`."""
-        run, _, call_id = call.rpartition("/")
-        if not run or call_id[:1] != "c":
-            raise ConfigError("call", f"{call!r} names no call", "Write it as RUN/c4")
+        run, call_id = check_call(call)
         command = cmd.Resolve(
             call=call_id, verdict=verdict, result=result, evidence=clean(evidence)
         )
@@ -280,18 +238,6 @@ def settled(info: RunInfo) -> bool:
     if info.status in {"queued", "running"}:
         return False
     return not (info.status == "waiting" and "retry_at" in info.waits)
-
-
-def split_request(request: str) -> tuple[str, int]:
-    """`order-7/1` as run and number.
-
-    Raises:
-        ConfigError: it is not of that form.
-    """
-    run, _, number = request.rpartition("/")
-    if not run or not number.isdecimal():
-        raise ConfigError("request", f"{request!r} names no request", "Write it as RUN/1")
-    return run, int(number)
 
 
 def new_id() -> str:

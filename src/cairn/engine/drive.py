@@ -27,6 +27,7 @@ from cairn.core.messages import Record, clean
 from cairn.core.outcomes import lost_events
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
+from cairn.engine.attend import TASK_S, attend
 from cairn.engine.backs import ProbeBack, TaskBack, events_for
 from cairn.engine.calls import CallRunner
 from cairn.engine.flights import Flights, Reason
@@ -34,11 +35,9 @@ from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
 from cairn.engine.load import load
 from cairn.engine.perform import ModelCall, perform_task
-from cairn.errors import ErrorClass, StoreError, UnknownAgent
+from cairn.errors import ErrorClass, Fenced, StoreError, UnknownAgent
 from cairn.ports import Claim, Store
 
-TASK_S = 60.0
-"""Deadline of a task."""
 NO_RULES = Rules(tools={}, models=())
 """Enough to end a cancelled run whose agent is not known here."""
 
@@ -184,15 +183,10 @@ class Drive:
 
     async def _ask(self, action: AskModel, crew: Crew) -> None:
         journal = self._journal
-        if callable(crew.agent.instructions):
-            # the request cannot be built without awaiting: what is known goes first (law 3)
-            before = journal.state
-            await journal.flush()
-            if journal.state is not before:
-                return
+        text = await self._instructions(action, crew)
+        if text is None:
+            return
         state = journal.state
-        text = await self._instructions(state, action, crew)
-        journal.tick()
         wrong = faults(state.messages[self._checked :])
         if wrong:
             journal.decide(
@@ -217,9 +211,16 @@ class Drive:
         request = ModelCall(journal.state, crew, self._host)
         self._flights.launch("model", request.make(), request.timeout_s, request.stopped)
 
-    async def _instructions(self, state: RunState, action: AskModel, crew: Crew) -> str:
-        if isinstance(crew.agent.instructions, str):
-            return clean(crew.agent.instructions)
+    async def _instructions(self, action: AskModel, crew: Crew) -> str | None:
+        """The instructions of this request; None when news came while they were computed."""
+        agent, journal = crew.agent, self._journal
+        if isinstance(agent.instructions, str):
+            return clean(agent.instructions)
+        # the request cannot be built without awaiting: what is known goes first (law 3)
+        state = journal.state
+        await journal.flush()
+        if journal.state is not state:
+            return None
         briefing = Briefing(
             run=state.run,
             agent=state.agent,
@@ -227,7 +228,10 @@ class Drive:
             session=state.created.session if state.created else "",
             step=action.step,
         )
-        return clean(await brief(crew.agent, briefing))
+        what = f"the instructions of agent {agent.name}"
+        found = await attend(brief(agent, briefing), what, self._store, journal, self._flights)
+        journal.tick()
+        return None if found is None else clean(found[0])
 
     # ---------------------------------------------------------------- stopping early
 
@@ -242,6 +246,9 @@ class Drive:
                     known += events_for(back, self.state, crew, host.clock.now_us(), 0.0)
         try:
             return await self._end(error, known)
+        except Fenced:
+            await self._hand_over([event for _, event in known])
+            return Directive(kind="busy")
         except StoreError:
             raise
         except Exception:  # what is known cannot be written: then at least the end
@@ -307,6 +314,8 @@ def late_command(event: ev.Event) -> Late | None:
         return Late(call=event.call, ok=True, result=event.result)
     if isinstance(event, ev.ToolFailed):
         return Late(call=event.call, ok=False, message=event.message)
+    if isinstance(event, ev.ToolLate):
+        return Late(call=event.call, ok=event.ok, result=event.result, message=event.message)
     return None
 
 

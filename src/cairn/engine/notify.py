@@ -42,6 +42,12 @@ class Notifier:
                 f"{on_wait!r} is no URL",
                 "Give an http(s) URL, a list of command arguments, or a function",
             )
+        if not (callable(on_wait) or _is_command(on_wait)):
+            raise ConfigError(
+                "Runtime.on_wait",
+                f"{on_wait!r} cannot be told anything",
+                "Give an http(s) URL, a list of command arguments, or a function",
+            )
         self._on_wait = on_wait
 
     async def waiting(self, store: Store, run: str) -> None:
@@ -85,6 +91,16 @@ class Notifier:
             raise
         if process.returncode:
             raise OSError(f"{on_wait[0]} ended with {process.returncode}")
+
+
+def _is_command(given: object) -> bool:
+    if isinstance(given, str):
+        return True  # a URL, as was checked before
+    return (
+        isinstance(given, list | tuple)
+        and bool(given)
+        and all(isinstance(each, str) for each in given)
+    )
 
 
 def _post(url: str, payload: bytes) -> None:

@@ -184,6 +184,7 @@ class ToolFlight:
             said = f"no result within {self._context.timeout_s:g} s"
         return ToolBack(
             call=self._call.id,
+            attempt=self._call.attempt,
             kind="unknown",
             reason=reason,
             message=said,
@@ -200,6 +201,7 @@ class ToolFlight:
         if finished.ok:
             back = ToolBack(
                 call=self._call.id,
+                attempt=self._call.attempt,
                 kind="returned",
                 value=finished.value,
                 facts=tuple(self._context.facts),
@@ -216,6 +218,7 @@ def raised(call: Call, error: BaseException, duration_us: int) -> ToolBack:
     if found.kind == "unsure":
         return ToolBack(
             call=call.id,
+            attempt=call.attempt,
             kind="unknown",
             reason="unsure",
             message=found.message,
@@ -225,6 +228,7 @@ def raised(call: Call, error: BaseException, duration_us: int) -> ToolBack:
     unavailable = not_done and found.error_class is ErrorClass.TOOL_ERROR
     return ToolBack(
         call=call.id,
+        attempt=call.attempt,
         kind="failed",
         error_class=ErrorClass.TOOL_UNAVAILABLE if unavailable else found.error_class,
         message=found.message,

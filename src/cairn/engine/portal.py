@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from cairn.errors import SyncInsideLoop
@@ -14,26 +15,37 @@ T = TypeVar("T")
 
 
 class Portal:
-    """Runs coroutines in a background loop for callers that have none."""
+    """Runs coroutines in a background loop for callers that have none.
 
-    def __init__(self) -> None:
+    Args:
+        interrupted: Called with True at the first Ctrl-C during a call, and with False once what
+            was in flight has landed, or a second Ctrl-C came.
+    """
+
+    def __init__(self, interrupted: Callable[[bool], None]) -> None:
+        self._interrupted = interrupted
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
+    def call(self, work: Coroutine[Any, Any, T], verb: str = "") -> T:
         """The coroutine's result.
 
         Raises:
             SyncInsideLoop: an event loop is running in this thread.
+            KeyboardInterrupt: after what was in flight has landed, or at once the second time.
         """
-        refuse_inside_loop(work)
+        try:
+            refuse_inside_loop(verb)
+        except SyncInsideLoop:
+            work.close()
+            raise
         future = asyncio.run_coroutine_threadsafe(work, self.loop())
         return self._wait(future)
 
-    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+    def iterate(self, items: AsyncIterator[T], verb: str = "") -> Iterator[T]:
         """The items of an async iterator, one at a time."""
-        refuse_inside_loop(None)
+        refuse_inside_loop(verb)
         loop = self.loop()
         try:
             while True:
@@ -68,12 +80,18 @@ class Portal:
             thread.join()
             loop.close()
 
-    @staticmethod
-    def _wait(future: Future[T]) -> T:
+    def _wait(self, future: Future[T]) -> T:
         try:
             return future.result()
         except KeyboardInterrupt:
-            future.cancel()
+            self._interrupted(True)
+            try:
+                with suppress(Exception):  # whatever came of it, the caller wants to stop
+                    future.result()
+            except KeyboardInterrupt:
+                future.cancel()
+            finally:
+                self._interrupted(False)
             raise
 
 
@@ -81,14 +99,14 @@ async def _next(items: AsyncIterator[T]) -> T:
     return await anext(items)
 
 
-def refuse_inside_loop(work: Coroutine[Any, Any, Any] | None) -> None:
+def refuse_inside_loop(verb: str) -> None:
     """Raise `SyncInsideLoop` when an event loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    if work is not None:
-        work.close()
-    raise SyncInsideLoop(
-        "this is a sync call inside a running event loop; await its _async twin instead"
-    )
+    if verb == "with":
+        cure = "write `async with Runtime(...)` in place of `with`"
+    else:
+        cure = f"write `await rt.{verb}_async(...)` in place of `rt.{verb}(...)`"
+    raise SyncInsideLoop(f"an event loop is running here, as in asyncio code and notebooks: {cure}")

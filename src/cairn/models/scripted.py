@@ -100,10 +100,16 @@ class Scripted:
         )
 
     def _reply(self, line: Any) -> ModelReply:
-        said: Sequence[Any] = (line,) if isinstance(line, Said) else line
+        said: Sequence[Any] = line if isinstance(line, list | tuple) else (line,)
         parts: list[Part] = []
         calls: list[ReplyCall] = []
         for item in said:
+            if not isinstance(item, Said):
+                raise ModelError(
+                    ErrorClass.INVALID_REQUEST,
+                    f"the script of {self.name} gives {item!r}; "
+                    "write a text, call(...), a list of them, or a ModelReply",
+                )
             if isinstance(item, ReplyCall):
                 calls.append(item)
             elif isinstance(item, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,8 @@ NETWORK_FUSE = frozenset(
     }
 )
 """The same among those that live in a process of their own."""
+
+ANOTHER_PLACE = "Choose a path of your own, or have its owner change its mode"
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -51,26 +54,54 @@ def check_place(path: str) -> None:
         UnsupportedStore: the filesystem is a network one.
     """
     folder = Path(path).parent
-    if not folder.is_dir():
+    try:
+        _check_access(path, str(folder))
+    except OSError as error:  # a folder on the way is closed to us, or the name is too long
         raise ConfigError(
-            "store", f"the folder {folder} does not exist", f"Create it: mkdir -p {folder}"
-        )
-    if Path(path).is_dir():
-        raise ConfigError("store", f"{path} is a folder", f"Name a file in it: {path}/cairn.db")
-    if not os.access(folder, os.W_OK | os.X_OK) or (
-        Path(path).exists() and not os.access(path, os.R_OK | os.W_OK)
-    ):
-        raise ConfigError(
-            "store",
-            f"{path} cannot be written by this user",
-            "Choose a path of your own, or have its owner change its mode",
-        )
+            "store", f"{path} cannot be reached by this user ({error.strerror})", ANOTHER_PLACE
+        ) from error
     kind = filesystem_of(str(folder))
     if is_network(kind):
         raise UnsupportedStore(
             f"{path} lies on a network filesystem ({kind}), where file locks cannot be relied on. "
             "Put the store on a local disk"
         )
+
+
+def _check_access(path: str, folder: str) -> None:
+    if not stat.S_ISDIR(_mode(folder)):
+        raise ConfigError(
+            "store", f"the folder {folder} does not exist", f"Create it: mkdir -p {folder}"
+        )
+    mode = _mode(path)
+    if stat.S_ISDIR(mode):
+        raise ConfigError("store", f"{path} is a folder", f"Name a file in it: {path}/cairn.db")
+    if mode and not os.access(path, os.R_OK | os.W_OK):
+        raise ConfigError("store", f"{path} cannot be written by this user", ANOTHER_PLACE)
+    if os.access(folder, os.W_OK | os.X_OK):
+        return
+    if not mode:
+        raise ConfigError(
+            "store", f"the folder {folder} cannot be written by this user", ANOTHER_PLACE
+        )
+    raise ConfigError(
+        "store",
+        f"{path} lies in a folder this user cannot write, and even reading a store needs to make "
+        "files beside it",
+        f"Have its owner make {folder} writable, or copy the store with cairn backup",
+    )
+
+
+def _mode(path: str) -> int:
+    """The mode of what is there, 0 for nothing.
+
+    Raises:
+        OSError: that cannot be found out.
+    """
+    try:
+        return Path(path).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
 
 
 def is_network(kind: str) -> bool:

@@ -1,9 +1,4 @@
-"""Folds for people: `timeline` is a run as steps, attempts and calls, `changes` its moves.
-
-Every event of the journal is somewhere in a timeline: in the attempt, call or approval it
-belongs to, or as a note of the step it fell into. Kinds of event that nobody tells of in
-particular become notes, so nothing is ever lost from sight.
-"""
+"""What events tell of a run, its steps and its model attempts, and the two folds themselves."""
 
 from __future__ import annotations
 
@@ -17,9 +12,9 @@ from cairn.core.evolve import evolve
 from cairn.core.evolve_calls import plain
 from cairn.core.messages import Reasoning, calls_of, text_of
 from cairn.core.state import RunState
-from cairn.core.views_calls import CALL_TELLERS
-from cairn.core.views_fold import Timeline, change_of, fault_of, noted
-from cairn.core.views_shapes import (
+from cairn.core.views.calls import CALL_TELLERS
+from cairn.core.views.fold import Timeline, change_of, fault_of, noted
+from cairn.core.views.shapes import (
     CallView,
     Change,
     Fault,

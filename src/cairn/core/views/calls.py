@@ -10,9 +10,9 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.evolve_calls import plain
 from cairn.core.lifecycle import CallStatus
-from cairn.core.views_fold import Timeline, fault_of, noted
-from cairn.core.views_shapes import Approval, CallAttempt, Question, Settlement
-from cairn.core.views_words import words
+from cairn.core.views.fold import Timeline, fault_of, noted
+from cairn.core.views.shapes import Approval, CallAttempt, Question, Settlement
+from cairn.core.views.words import words
 
 replace = msgspec.structs.replace
 _S = CallStatus

@@ -13,7 +13,7 @@ from cairn.core.evolve import evolve
 from cairn.core.index import pending_of
 from cairn.core.lifecycle import CallStatus, Status
 from cairn.core.state import RunState, waits
-from cairn.core.views_shapes import (
+from cairn.core.views.shapes import (
     CallView,
     Change,
     Fate,
@@ -25,7 +25,7 @@ from cairn.core.views_shapes import (
     StepView,
     Totals,
 )
-from cairn.core.views_words import words
+from cairn.core.views.words import words
 from cairn.errors import CorruptJournal
 
 replace = msgspec.structs.replace

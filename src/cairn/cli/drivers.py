@@ -1,0 +1,63 @@
+"""Whether anybody drives a run, and the commands that take over one that nobody drives."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from cairn.cli.place import Place
+from cairn.engine.clock import SystemClock
+from cairn.ports import RunFilter, RunInfo, Store
+
+MOVING = ("queued", "running", "waiting")
+ALL = 1_000_000_000
+NAMED = 5
+
+
+def undriven(info: RunInfo, now: int) -> bool:
+    """Whether a run could go on at once and no living process drives it."""
+    if info.leased:
+        return False
+    if info.status == "waiting":
+        return 0 < info.wake_at <= now
+    return info.status in {"queued", "running"}
+
+
+def aside(info: RunInfo, now: int) -> str:
+    """What belongs behind a run's status: what it waits for, and whether anybody drives it."""
+    waits = f" ({', '.join(info.waits)})" if info.waits else ""
+    if info.leased:
+        return f"{waits}, driven"
+    return f"{waits}, not driven" if undriven(info, now) else waits
+
+
+async def find_undriven(store: Store) -> list[RunInfo]:
+    """All runs that could go on and that nobody drives, the newest first."""
+    now = SystemClock().now_us()
+    moving = await store.runs(RunFilter(status=MOVING, limit=ALL))
+    return [info for info in moving if undriven(info, now)]
+
+
+def takeover(left: Sequence[RunInfo], place: Place) -> str:
+    """A line on runs that nobody drives, with the commands that take them over; empty for none."""
+    if not left:
+        return ""
+    where = _options(place)
+    work = f"cairn work{where}"
+    if len(left) == 1:
+        (info,) = left
+        resume = f"cairn resume {info.run}{where}"
+        return (
+            f"run {info.run} is {info.status} and nobody drives it. To go on: {resume}, or {work}"
+        )
+    names = ", ".join(info.run for info in left[:NAMED])
+    more = " …" if len(left) > NAMED else ""
+    return f"{len(left)} runs could go on and nobody drives them: {names}{more}. To go on: {work}"
+
+
+def _options(place: Place) -> str:
+    """What has to be typed again for the same place, and the application, if none is known."""
+    store = f" --store {shlex.quote(place.store)}" if place.store else ""
+    if place.app:
+        return f"{store} --app {shlex.quote(place.app)}"
+    return store if place.has_app else f"{store} --app module:name"

@@ -1,0 +1,162 @@
+"""What users hand to the verbs, checked: bad input is named with its field and the fix.
+
+Nothing is written before these checks have passed, so a typo never leaves a run behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from cairn.agent import KINDS, Agent
+from cairn.core.events import TaskKind
+from cairn.core.ladder import Ladder
+from cairn.core.lifecycle import Status
+from cairn.core.messages import Part, Principal, Text, clean
+from cairn.core.names import listed, nearest
+from cairn.core.policy import Policy
+from cairn.errors import ConfigError
+
+RUN_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+RUN_ID_LENGTH = 64
+RESERVED = "store"
+APPROVALS = ("ask", "none")
+
+
+def check_run_id(run: object) -> str:
+    """The id itself, if it is one.
+
+    Raises:
+        ConfigError: it is empty, too long, reserved, or has other characters.
+    """
+    fits = isinstance(run, str) and 0 < len(run) <= RUN_ID_LENGTH and RUN_ID_CHARS.issuperset(run)
+    if not isinstance(run, str) or not fits or run == RESERVED:
+        raise ConfigError(
+            "id",
+            f"{run!r} is no run id",
+            "Use 1 to 64 of letters, digits, '.', '_' and '-'; 'store' is reserved",
+        )
+    return run
+
+
+def check_text(field: str, text: object) -> str:
+    """The text itself, if every store can hold it as it is; names are never altered.
+
+    Raises:
+        ConfigError: it is no text, or has NUL or half of a character in it.
+    """
+    if not isinstance(text, str):
+        raise ConfigError(field, f"{text!r} is no text", "Give a string")
+    if clean(text) != text:
+        raise ConfigError(field, f"{text!r} cannot be stored", "Use text without NUL or surrogates")
+    return text
+
+
+def check_words(kind: object, approvals: object) -> tuple[TaskKind, Literal["ask", "none"]]:
+    """A run's kind and what becomes of its approvals, if they are among the known words.
+
+    Raises:
+        ConfigError: one of them is not.
+    """
+    for field, given, words in (("kind", kind, KINDS), ("approvals", approvals, APPROVALS)):
+        if given not in words:
+            raise ConfigError(field, f"{given!r} is unknown", f"Use one of {', '.join(words)}")
+    return kind, approvals  # type: ignore[return-value]  # both are among the literals now
+
+
+def principal_of(given: object) -> Principal:
+    """A principal, given as one or by its id.
+
+    Raises:
+        ConfigError: it is neither, or a name in it cannot be stored.
+    """
+    who = Principal(id=given) if isinstance(given, str) else given
+    if not isinstance(who, Principal):
+        raise ConfigError("principal", f"{given!r} is none", "Give its id, or a cairn.Principal")
+    if not isinstance(who.roles, tuple):
+        raise ConfigError("principal.roles", f"{who.roles!r} is no tuple", 'Write ("clerk",)')
+    for name in (who.id, who.tenant, *who.roles):
+        check_text("principal", name)
+    return who
+
+
+def parts_of(given: object) -> tuple[Part, ...]:
+    """Input as message parts; text is made storable.
+
+    Raises:
+        ConfigError: it is neither text nor text parts.
+    """
+    if isinstance(given, str):
+        return (Text(clean(given)),)
+    parts = tuple(given) if isinstance(given, list | tuple) else (given,)
+    texts = tuple(Text(clean(p.content)) for p in parts if isinstance(p, Text))
+    if not parts or len(texts) != len(parts):
+        raise ConfigError("input", f"{given!r} is neither text nor text parts", "Pass a string")
+    return texts
+
+
+def check_request(request: object) -> tuple[str, int]:
+    """`order-7/1` as run and number.
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    run, _, number = str(request).rpartition("/")
+    if not run or not number.isdecimal():
+        raise ConfigError("request", f"{request!r} names no request", "Write it as RUN/1")
+    return run, int(number)
+
+
+def check_call(call: object) -> tuple[str, str]:
+    """`order-7/c4` as run and call.
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    run, _, call_id = str(call).rpartition("/")
+    if not run or call_id[:1] != "c":
+        raise ConfigError("call", f"{call!r} names no call", "Write it as RUN/c4")
+    return run, call_id
+
+
+def check_statuses(status: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of statuses, given as one or several.
+
+    Raises:
+        ConfigError: one of them is none.
+    """
+    wanted = (status,) if isinstance(status, str) else tuple(status)
+    known = [each.value for each in Status]
+    for name in wanted:
+        if name not in known:
+            raise ConfigError("status", f"{name!r} is no status", f"Use {', '.join(known)}")
+    return wanted
+
+
+def check_deployment(agents: object, policy: object, ladder: object) -> list[Agent]:
+    """The agents, if they, the policy and the ladder can work together.
+
+    A name in the policy that no tool has is refused: a misspelt deny would deny nothing.
+
+    Raises:
+        ConfigError: something is of another kind, doubled, or misspelt.
+    """
+    if not isinstance(agents, list | tuple) or not all(isinstance(a, Agent) for a in agents):
+        raise ConfigError("Runtime.agents", f"{agents!r} cannot be used", "Give a list of Agent")
+    names = [agent.name for agent in agents]
+    if doubled := sorted({n for n in names if names.count(n) > 1}):
+        raise ConfigError(
+            "Runtime.agents", f"two agents are named {doubled[0]!r}", "Rename one of them"
+        )
+    if not callable(getattr(policy, "judge", None)):
+        raise ConfigError("Runtime.policy", f"{policy!r} is none", "Give a cairn.Policy")
+    if not isinstance(ladder, Ladder):
+        raise ConfigError("Runtime.ladder", f"{ladder!r} is none", "Give a cairn.Ladder")
+    tools = sorted({name for agent in agents for name in agent.tools})
+    named = policy.tools if isinstance(policy, Policy) and agents else {}
+    for name in named:
+        if name not in tools:
+            close = nearest(name, tools)
+            fix = f"Did you mean {close[0]!r}?" if close else f"The tools are {listed(tools)}"
+            raise ConfigError(f"Runtime.policy.tools.{name}", "no agent has this tool", fix)
+    return list(agents)

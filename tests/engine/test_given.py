@@ -1,0 +1,163 @@
+"""What users give wrongly is named with its field and the fix, and leaves nothing behind."""
+
+import asyncio
+
+import pytest
+
+from cairn import Agent, Ladder, Limits, Policy, Principal, Runtime, Scripted, tool
+from cairn.errors import ConfigError, UnknownRun
+
+
+@tool(effect="write")
+def drop(table: str) -> str:
+    """Drop a table."""
+    return table
+
+
+def agent(**options):
+    return Agent("a", Scripted(["done"]), tools=[drop], **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"kind": "qery"}, "kind"),
+        ({"approvals": "noone"}, "approvals"),
+        ({"session": 5}, "session"),
+        ({"id": 7}, "id"),
+        ({"id": "with space"}, "id"),
+        ({"id": "store"}, "id"),
+        ({"principal": 5}, "principal"),
+        ({"principal": Principal(id="u", roles=["clerk"])}, "principal.roles"),
+        ({"limits": {"stepz": 3}}, "limits.stepz"),
+        ({"limits": {"steps": 2.5}}, "limits.steps"),
+        ({"limits": {"steps": -1}}, "limits.steps"),
+    ],
+)
+def test_a_bad_option_of_run_is_named_and_no_run_is_left_behind(options, named):
+    async def main():
+        rt = Runtime(":memory:", agents=[agent()])
+        with pytest.raises(ConfigError) as caught:
+            await rt.run_async("a", "x", **{"id": "p", **options})
+        assert caught.value.field == named
+        assert caught.value.fix
+        assert await rt.runs_async() == []
+
+    asyncio.run(main())
+
+
+def test_an_input_that_is_no_text_is_named():
+    async def main():
+        rt = Runtime(":memory:", agents=[agent()])
+        with pytest.raises(ConfigError, match="input"):
+            await rt.run_async("a", 5)
+        assert await rt.runs_async() == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"kind": "qury"}, "kind"),
+        ({"on_loop": "x"}, "on_loop"),
+        ({"repairs": -1}, "repairs"),
+        ({"repairs": True}, "repairs"),
+        ({"approval_days": 0}, "approval_days"),
+        ({"completion_checks": ["x"]}, "completion_checks"),
+        ({"instructions": 5}, "instructions"),
+        ({"limits": {"steps": 3}}, "limits"),
+        ({"builtins": "ask_usr"}, "builtins"),
+        ({"fallback_models": ["gpt"]}, "model"),
+    ],
+)
+def test_a_bad_option_of_an_agent_is_named_where_it_is_made(options, named):
+    with pytest.raises(ConfigError) as caught:
+        agent(**options)
+    assert caught.value.field == f"Agent('a').{named}"
+
+
+@pytest.mark.parametrize("name", [None, "", "with space", 5, "x" * 65])
+def test_a_bad_agent_name_is_refused(name):
+    with pytest.raises(ConfigError, match=r"Agent\.name"):
+        Agent(name, Scripted(["done"]))
+
+
+@pytest.mark.parametrize("model", [None, "gpt", "openai:", "nobody:gpt", Scripted, 5])
+def test_a_model_that_is_none_is_refused_where_the_agent_is_made(model):
+    with pytest.raises(ConfigError, match=r"Agent\('a'\)\.model"):
+        Agent("a", model)
+
+
+def test_one_tool_or_one_builtin_may_be_given_without_a_list():
+    one = Agent("a", Scripted(["done"]), tools=drop, builtins="ask_user")
+    assert sorted(one.tools) == ["ask_user", "drop"]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"agents": ["a"]}, "Runtime.agents"),
+        ({"agents": 5}, "Runtime.agents"),
+        ({"policy": {"drop": "allow"}}, "Runtime.policy"),
+        ({"policy": None}, "Runtime.policy"),
+        ({"ladder": {}}, "Runtime.ladder"),
+        ({"on_wait": "nowhere"}, "Runtime.on_wait"),
+        ({"on_wait": 5}, "Runtime.on_wait"),
+    ],
+)
+def test_a_bad_option_of_a_runtime_is_named(options, named):
+    with pytest.raises(ConfigError) as caught:
+        Runtime(":memory:", **{"agents": [agent()], **options})
+    assert caught.value.field == named
+
+
+def test_two_agents_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match="two agents"):
+        Runtime(":memory:", agents=[agent(), agent()])
+
+
+def test_a_policy_for_a_tool_nobody_has_is_refused_because_it_would_deny_nothing():
+    with pytest.raises(ConfigError, match="Did you mean 'drop'"):
+        Runtime(":memory:", agents=[agent()], policy=Policy(tools={"dorp": "deny"}))
+
+
+def test_a_ladder_row_for_no_class_of_fault_is_refused():
+    with pytest.raises(ConfigError, match=r"ladder\.no_such"):
+        Ladder(rows={"no_such": ()})
+
+
+@pytest.mark.parametrize("bad", [{"steps": "3"}, {"micro_usd": -4}, {"calls": 1.5}])
+def test_bounds_are_whole_numbers(bad):
+    with pytest.raises(ConfigError, match="limits"):
+        Limits(**bad)
+
+
+def test_a_mapping_narrows_only_what_it_names_and_limits_narrow_by_all_fields():
+    mine = Limits(steps=200, calls=900)
+    assert mine.narrowed({"steps": 3}) == Limits(steps=3, calls=900)
+    assert mine.narrowed({"steps": 900}).steps == 200
+    assert mine.narrowed(Limits()) == Limits()
+
+
+@pytest.mark.parametrize("request_", [None, "", "r", "r/", "r/x", 5])
+def test_a_request_that_names_nothing_is_said_so(request_):
+    async def main():
+        rt = Runtime(":memory:", agents=[agent()])
+        with pytest.raises(ConfigError):
+            await rt.approve_async(request_)
+        with pytest.raises(UnknownRun):
+            await rt.approve_async("nobody/1")
+
+    asyncio.run(main())
+
+
+def test_a_status_that_is_none_is_refused_and_one_may_stand_alone():
+    async def main():
+        rt = Runtime(":memory:", agents=[agent()])
+        await rt.run_async("a", "x", id="r")
+        assert [i.run for i in await rt.runs_async(status="completed")] == ["r"]
+        with pytest.raises(ConfigError, match="complete"):
+            await rt.runs_async(status=["complete"])
+
+    asyncio.run(main())
