@@ -244,8 +244,6 @@ class Runtime:
             return await self.drive_async(run)
         raise SessionBusy(session, "")
 
-    # ---------------------------------------------------------------- drive
-
     async def drive_async(self, run: str) -> Run:
         """Drive a run until there is a result or it waits for people; then say how it stands."""
         background = self._driven.get(run)
@@ -451,8 +449,6 @@ class Runtime:
         if found is None:
             raise UnknownRun(f"run {run} has no artifact {artifact!r}")
         return found.content
-
-    # ---------------------------------------------------------------- the rest
 
     async def close_async(self) -> None:
         """Let what is in flight land, start nothing new, and close the store."""

@@ -25,6 +25,10 @@ FAULTS = {
         "module 'nothing' has no 'rt'. The runtimes in it are: mine",
     ),
     "factory": ("def rt():\n    return 1 / 0\n", "factory.py line 2: ZeroDivisionError"),
+    "async_made": (
+        "import cairn\n\nasync def rt():\n    return cairn.Runtime(':memory:')\n",
+        "'async_made:rt' is asynchronous. Give a Runtime or a plain function that returns one",
+    ),
     "wrong": (
         "import cairn\nrt = cairn.Agent('no name!', cairn.Scripted(['x']))\n",
         "wrong.py line 2: Agent.name: 'no name!' is no name",
@@ -140,8 +144,40 @@ def test_an_address_in_the_project_file_is_no_path(tmp_path: Path, store: str) -
     assert find_settings(tmp_path, {}).store == store
 
 
-@pytest.mark.parametrize("text", ["[tool.cairn]\nstore = 7\n", "not toml at all"])
-def test_a_project_file_that_cannot_be_used_says_so(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("not toml at all", "it cannot be read"),
+        ("[tool.cairn]\nstore = 7\n", "tool.cairn.store: in .* it is no text. Write store = "),
+        ("[tool.cairn]\napp = ['a:b']\n", "tool.cairn.app: in .* it is no text"),
+        ("[tool]\ncairn = 'x.db'\n", "tool.cairn: in .* it is no table"),
+        (
+            "[tool.cairn]\nstoer = 'x.db'\n",
+            "tool.cairn.stoer: .*toml has a key that is not known. Did you mean store\\? The keys",
+        ),
+        ("[tool.cairn]\ncolour = 'red'\n", "is not known. The keys are app and store"),
+        ("[tool.cairn.limits]\nsteps = 5\n", "tool.cairn.limits: .* The keys are app and store"),
+    ],
+)
+def test_a_project_file_that_cannot_be_used_says_so(
+    tmp_path: Path, text: str, expected: str
+) -> None:
     (tmp_path / "pyproject.toml").write_text(text)
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match=expected):
         find_settings(tmp_path, {})
+
+
+def test_a_misspelt_key_of_the_project_file_is_usage_and_not_ignored(
+    cairn: Cairn, desk: Path
+) -> None:
+    (desk / "pyproject.toml").write_text('[tool.cairn]\nstoer = "x.db"\n')
+    said = cairn("runs")
+    assert said.code == 2
+    assert said.err.startswith("cairn: tool.cairn.stoer: ")
+    assert len(said.err.splitlines()) == 1
+
+
+def test_other_tables_of_the_project_file_are_no_business_of_ours(tmp_path: Path) -> None:
+    for text in ("tool = 3\n", "[tool.cairns]\nx = 1\n", "cairn = 1\n"):
+        (tmp_path / "pyproject.toml").write_text(text)
+        assert find_settings(tmp_path, {}) == Settings()

@@ -27,7 +27,7 @@ def test_an_approval_is_kept_with_who_when_and_why(cairn: Cairn) -> None:
     said = cairn("approve", "shop/1", "-m", "order is known", "--by", "ada")
     assert said.code == 0
     assert 'approved shop/1: refund({"order":"7","cents":400})' in said.out
-    assert "run shop can go on: cairn resume shop" in said.out
+    assert "run shop can go on: cairn resume shop --app module:name, or" in said.out
     granted = next(e for e in cairn("trace", "shop", "--json").objects if e["type"] == 61)
     assert (granted["actor"], granted["data"]) == ("ada", {"n": 1, "message": "order is known"})
     assert status(cairn, "shop") == "running"
@@ -49,6 +49,20 @@ def test_several_requests_are_decided_at_once_and_one_bad_name_stops_none(cairn:
         "there is no request shop/9",
         "request",
     ]
+
+
+@pytest.mark.usefixtures("bare")
+def test_an_approval_with_a_digest_holds_for_what_was_shown_and_nothing_else(cairn: Cairn) -> None:
+    shown = {item["id"]: item["digest"] for item in cairn("inbox", "--json").objects}
+    said = cairn("approve", "both/2", "--digest", shown["both/1"])
+    assert said.code == 1
+    assert "both/2" in said.err
+    assert status(cairn, "both") == "waiting"
+    assert cairn("approve", "both/2", "--digest", shown["both/2"]).code == 0
+    said = cairn("approve", "both/1", "shop/1", "--digest", shown["both/1"])
+    assert said.code == 2
+    assert "--digest: it is of one request" in said.err
+    assert len(cairn("inbox", "--json").objects) == len(shown) - 1
 
 
 @pytest.mark.usefixtures("bare")

@@ -84,6 +84,15 @@ def test_a_broken_application_or_agent_is_a_problem(cairn: Cairn, desk: Path) ->
     )
     said = cairn("doctor", "--app", "odd:rt")
     assert said.code == 1
-    assert "there is no provider 'nobody'" in line(said, "agent a")
+    assert "there is no provider 'nobody'" in said.out
     (desk / "empty.py").write_text("import cairn\nrt = cairn.Runtime('odd.db')\n")
     assert cairn("doctor", "--app", "empty:rt").code == 1
+
+
+def test_a_damaged_file_is_a_problem_and_no_traceback(cairn: Cairn, desk: Path) -> None:
+    cairn("run", "quick", "go")
+    content = (desk / "desk.db").read_bytes()
+    (desk / "desk.db").write_bytes(content[:100] + b"\xff" * (len(content) - 100))
+    said = cairn("doctor", "--store", "desk.db")
+    assert said.code == 1
+    assert "problem · store · desk.db is damaged" in " ".join(said.out.split())

@@ -1,6 +1,7 @@
 """`export`, `verify`, `prune` and `backup`: a store can be checked, thinned out and copied."""
 
 import json
+import os
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,18 @@ def test_an_export_goes_to_a_file(cairn: Cairn, desk: Path) -> None:
     assert cairn("export", "a", "-o", "nowhere/a.jsonl").code == 2
     assert cairn("export", "nope", "-o", "b.jsonl").code == 2
     assert not (desk / "b.jsonl").exists()
+
+
+def test_an_export_replaces_a_file_only_when_told_to(cairn: Cairn, desk: Path) -> None:
+    cairn("run", "quick", "go", "--id", "a")
+    (desk / "a.jsonl").write_text("precious")
+    said = cairn("export", "a", "-o", "a.jsonl")
+    assert said.code == 2
+    assert said.err == "cairn: --out: a.jsonl exists. Name another file, or pass --force\n"
+    assert (desk / "a.jsonl").read_text() == "precious"
+    assert cairn("export", "a", "-o", "a.jsonl", "--force").code == 0
+    assert len((desk / "a.jsonl").read_text().splitlines()) == 4
+    assert cairn("export", "a", "-o", os.devnull).code == 0, "what is no file holds nothing"
 
 
 # ---------------------------------------------------------------- verify

@@ -105,6 +105,18 @@ def test_after_kill_9_the_same_command_goes_on_and_repeats_only_the_read(
     assert events(cairn, "a").count("tool.started") == 2
 
 
+def test_after_kill_9_runs_and_inbox_say_that_nobody_drives_the_run(
+    cairn: Cairn, process: Start
+) -> None:
+    run = napping(process)
+    assert "running, driven" in cairn("runs").out
+    assert cairn("inbox").out == "nothing waits\n"
+    run.kill()
+    assert "running, not driven" in cairn("runs").out
+    assert cairn("runs", "--json").objects[0]["leased"] is False
+    assert "run a is running and nobody drives it. To go on: cairn resume a" in cairn("inbox").out
+
+
 def test_after_kill_9_an_unknown_payment_is_not_repeated_but_asked_about(
     cairn: Cairn, process: Start
 ) -> None:

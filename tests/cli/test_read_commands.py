@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cairn
 
+from cairn.cli.drivers import aside
+from cairn.ports import RunInfo
+
 
 def test_runs_are_listed_newest_first_and_can_be_filtered(cairn: Cairn) -> None:
     cairn("run", "quick", "go", "--id", "a", "--session", "s")
@@ -35,6 +38,60 @@ def test_the_list_of_runs_shows_what_they_wait_for_and_cost(cairn: Cairn) -> Non
     assert row.startswith("a-run-with-quite-a-long-name-that-is-never-cut")
     assert "waiting (approval)" in row
     assert "$0.00303" in row
+
+
+def test_a_run_that_could_go_on_and_is_not_driven_is_shown_as_such(
+    cairn: Cairn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cairn("run", "shop", "go", "--id", "a")
+    assert "not driven" not in cairn("runs").out, "it waits for a person"
+    assert cairn("inbox").out.count("cairn resume") == 0
+    cairn("approve", "a/1")
+    hint = "run a is running and nobody drives it. To go on: cairn resume a, or cairn work"
+    out = cairn("runs").out
+    assert "running, not driven" in out
+    assert out.splitlines()[-1] == hint
+    assert cairn("inbox").out.splitlines() == ["nothing waits", hint]
+    assert cairn("runs", "--json").objects[0]["leased"] is False
+    assert cairn("inbox", "--json").out == ""
+    monkeypatch.delenv("CAIRN_APP")
+    for words, where in (
+        ((), " --app module:name"),
+        (("--store", "desk.db"), " --store desk.db --app module:name"),
+        (("--app", "desk:rt"), " --app desk:rt"),
+    ):
+        hint = f"To go on: cairn resume a{where}, or cairn work{where}"
+        for command in ("runs", "inbox"):
+            assert cairn(command, *words).out.splitlines()[-1].endswith(hint)
+
+
+def test_several_runs_that_nobody_drives_are_named_together(cairn: Cairn) -> None:
+    for run in ("a", "b"):
+        cairn("run", "shop", "go", "--id", run)
+        cairn("approve", f"{run}/1")
+    last = cairn("inbox").out.splitlines()[-1]
+    assert last == "2 runs could go on and nobody drives them: b, a. To go on: cairn work"
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        (RunInfo(run="a", status="queued"), ", not driven"),
+        (RunInfo(run="a", status="running", leased=True), ", driven"),
+        (RunInfo(run="a", status="waiting", waits=("approval",)), " (approval)"),
+        (RunInfo(run="a", status="waiting", waits=("retry_at",), wake_at=11), " (retry_at)"),
+        (
+            RunInfo(run="a", status="waiting", waits=("retry_at",), wake_at=10),
+            " (retry_at), not driven",
+        ),
+        (RunInfo(run="a", status="paused"), ""),
+        (RunInfo(run="a", status="completed"), ""),
+    ],
+)
+def test_a_run_is_not_driven_when_its_time_has_come_and_nobody_holds_it(
+    info: RunInfo, expected: str
+) -> None:
+    assert aside(info, 10) == expected
 
 
 def test_an_unknown_status_is_usage_and_the_known_ones_are_named(cairn: Cairn) -> None:

@@ -169,7 +169,7 @@ def test_resume_ends_a_pause_and_drives_the_run(cairn: Cairn) -> None:
     assert effects() == ["refund 7 400"]
 
 
-def test_resume_without_an_application_unpauses_and_says_who_must_drive(
+def test_resume_without_an_application_unpauses_and_exits_5_for_want_of_a_driver(
     cairn: Cairn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cairn("run", "shop", "go", "--id", "a")
@@ -177,18 +177,38 @@ def test_resume_without_an_application_unpauses_and_says_who_must_drive(
     cairn("pause", "a")
     monkeypatch.delenv("CAIRN_APP")
     said = cairn("resume", "a")
-    assert said.code == 0
-    assert "run a is running: nobody drives it now" in said.out
-    assert "an application that has the agent 'shop'" in said.out
+    assert said.code == 5
+    assert said.out == "run a is running, not driven\n"
+    assert said.err.startswith("cairn: nobody drives run a. To go on: cairn resume a --app ")
+    assert "an application that has the agent 'shop'" in said.err
     assert not effects()
+    said = cairn("resume", "a", "--json")
+    assert said.code == 5
+    assert said.objects[0]["status"] == "running"
+    assert "nobody drives run a" in said.err
 
 
-def test_resume_with_an_application_that_lacks_the_agent_says_so(cairn: Cairn, desk: Path) -> None:
+def test_resume_with_an_application_that_lacks_the_agent_says_so_and_exits_5(
+    cairn: Cairn, desk: Path
+) -> None:
     cairn("run", "shop", "go", "--id", "a")
     (desk / "other.py").write_text("import cairn\nrt = cairn.Runtime('desk.db')\n")
     said = cairn("resume", "a", "--app", "other:rt")
-    assert said.code == 0
-    assert "an application that has the agent 'shop'" in said.out
+    assert said.code == 5
+    assert said.out == "run a is waiting (approval)\n"
+    assert "run a waits for people: see cairn inbox" in said.err
+    assert "an application that has the agent 'shop'" in said.err
+
+
+def test_resume_of_a_run_that_is_over_needs_no_application_and_exits_as_it_ended(
+    cairn: Cairn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cairn("run", "quick", "go", "--id", "a")
+    cairn("run", "broken", "go", "--id", "b")
+    monkeypatch.delenv("CAIRN_APP")
+    for run, code in (("a", 0), ("b", 1)):
+        said = cairn("resume", run)
+        assert (said.code, said.err) == (code, "")
 
 
 def test_resume_of_a_run_that_is_over_shows_its_result(cairn: Cairn) -> None:
@@ -223,15 +243,25 @@ def test_retry_of_a_completed_run_is_refused(cairn: Cairn) -> None:
     assert "only a failed, stopped or cancelled run can be retried" in said.err
 
 
-def test_retry_without_an_application_makes_the_run_and_says_who_must_drive(
+def test_retry_without_an_application_makes_the_run_and_exits_5_for_want_of_a_driver(
     cairn: Cairn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cairn("run", "broken", "go", "--id", "a")
     monkeypatch.delenv("CAIRN_APP")
     said = cairn("retry", "a", "--id", "b")
-    assert said.code == 0
-    assert "run b is running: nobody drives it now" in said.out
+    assert said.code == 5
+    assert said.out == "run b is running, not driven\n"
+    assert "nobody drives run b. To go on: cairn resume b --app module:name" in said.err
     assert cairn("retry", "nope").code == 2
+
+
+@pytest.mark.parametrize("command", ["resume", "retry"])
+def test_the_help_says_what_happens_without_an_application(command: str) -> None:
+    from cairn.cli.entry import app
+
+    said = " ".join(CliRunner().invoke(app, [command, "--help"]).stdout.split())
+    assert "Without an application that knows its agent" in said
+    assert "exit code is 5" in said
 
 
 # ---------------------------------------------------------------- work

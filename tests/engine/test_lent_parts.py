@@ -153,7 +153,7 @@ def test_code_of_the_deployment_that_hangs_does_not_keep_a_run_from_ending(hangs
         else:
             driving.cancel()
             await asyncio.wait({driving})
-            assert (await rt.get_async("r")).status == "running"
+            assert (await rt.get_async("r")).status in {"queued", "running"}
         assert not (await store.info("r")).leased
 
     asyncio.run(main())

@@ -252,7 +252,7 @@ def test_sync_and_async_verbs_are_the_same_and_a_sync_one_inside_a_loop_says_so(
     assert rt.get("r").text == "done"
 
     async def main():
-        with pytest.raises(SyncInsideLoop, match="await rt.run_async"):
+        with pytest.raises(SyncInsideLoop, match="run_async"):
             rt.run("a", "task", id="r")
         with pytest.raises(SyncInsideLoop):
             next(rt.stream("a", "task", id="r"))

@@ -64,7 +64,8 @@ def text_files(*, everywhere: bool = False) -> Iterator[Path]:
     """Yield the text files people write, or all that the repository may track."""
     for path in sorted(ROOT.iterdir()):
         if path.is_file():
-            yield path
+            if not path.name.startswith(".coverage"):
+                yield path
         elif path.name in PLACES_OF_PROSE or (everywhere and not path.name.startswith(".")):
             for inner in sorted(path.rglob("*")):
                 hidden = SKIPPED_FOLDERS & set(inner.relative_to(ROOT).parts)

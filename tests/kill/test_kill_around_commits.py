@@ -1,7 +1,10 @@
 """SIGKILL before and after every single write: nothing that had finished is repeated."""
 
 import asyncio
+import os
+import random
 import signal
+import time
 
 import pytest
 
@@ -35,7 +38,7 @@ def go_on(bench, die: dict | None = None) -> bool:
     raise AssertionError("it never completed")
 
 
-def check(bench) -> list:
+def check(bench, kills: int = 1) -> list:
     async def look():
         async with Runtime(bench.store) as rt:
             assert await rt.store.verify("r") > 0
@@ -46,7 +49,7 @@ def check(bench) -> list:
     assert set(counts) - {"m", "probe"} == EVERYTHING
     assert counts["post"] == counts["refund"] == 1  # they run once, whatever happens
     assert counts["send"] == 1  # its probe knows
-    assert max(counts[name] for name in EVERYTHING) <= 2
+    assert max(counts[name] for name in EVERYTHING) <= 1 + kills
     keys = {line for line in bench.lines if line.startswith("pay")}
     assert len(keys) == 1
     finished: set[str] = set()
@@ -83,3 +86,19 @@ def test_a_kill_around_a_decision_loses_it_whole_or_keeps_it_whole(bench, side):
     """An approval or verdict is there after the kill, or it is not; the run can go on."""
     assert go_on(bench, {"submit": 1, "side": side})
     check(bench)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("CAIRN_KILL_SEEDS", "3"))))
+def test_kills_at_any_moment_of_several_processes_repeat_no_finished_effect(bench, seed):
+    """Two processes drive, each is killed after a random while, a third decides."""
+    chance = random.Random(seed)
+    for _ in range(4):
+        pair = [bench.start("mixed") for _ in range(2)]
+        for process in pair:
+            time.sleep(chance.uniform(0.0, 0.12))
+            process.signal(signal.SIGKILL)
+        for process in pair:
+            process.wait()
+        bench.start("mixed", verb="settle").wait()
+    go_on(bench)
+    check(bench, kills=8)

@@ -12,7 +12,7 @@ import pytest
 from tests.kill.conftest import ROOT
 from tests.kill.table import ROWS
 
-from cairn import Runtime
+from cairn import Refused, Runtime
 
 pytestmark = pytest.mark.kill
 
@@ -78,8 +78,8 @@ def test_a_killed_write_that_is_given_up_fails_the_run_and_stays_listed(bench):
 
     async def say():
         async with Runtime(bench.store) as rt:
-            with pytest.raises(Exception, match="not unknown"):
-                await rt.resolve_async("r/c2", give_up=True)  # nobody has looked at it yet
+            with pytest.raises(Refused, match="is at work, as far as the journal knows"):
+                await rt.resolve_async("r/c2", give_up=True)  # nobody has taken it over yet
 
     asyncio.run(say())
     bench.run("once")

@@ -77,6 +77,30 @@ def test_a_cancel_from_another_process_stops_the_tool_at_work(bench):
     assert bench.counts() == {"m": 2, "fast": 1, "post": 1}
 
 
+def test_an_interrupt_from_the_keyboard_lets_what_is_in_flight_land(bench):
+    """Ctrl-C leaves no doubt behind: the tool ends, nothing new starts, the run can go on."""
+    process, gate = held_in(bench, "once", "post", verb="sync")
+    process.signal(signal.SIGINT)
+    time.sleep(0.1)
+    gate.touch()
+    assert process.result() == {"status": "interrupted"}
+    assert bench.counts() == {"m": 2, "fast": 1, "post": 1}
+    run = bench.run("once")
+    assert run["status"] == "completed"
+    assert bench.counts() == {"m": 3, "fast": 1, "post": 1}
+
+
+def test_a_second_interrupt_ends_it_at_once_and_leaves_the_effect_unknown(bench):
+    process, _ = held_in(bench, "once", "post", verb="sync")
+    for _ in range(2):
+        process.signal(signal.SIGINT)
+        time.sleep(0.1)
+    assert process.result() == {"status": "interrupted"}
+    run = bench.run("once")
+    assert (run["status"], run["reason"]) == ("waiting", "in_doubt")
+    assert bench.counts()["post"] == 1
+
+
 def test_a_follower_takes_over_as_soon_as_the_driver_is_killed(bench):
     """The owner's lock says that it is gone: nobody waits for a lease to expire."""
     driver, gate = held_in(bench, "read", "look")

@@ -4,7 +4,7 @@
 
     store, effects     the store's path; the file every effect and model call writes a line to
     script             which of SCRIPTS the model follows
-    verb               run (default), drive, work, cancel, approve or settle
+    verb               run (default), sync, drive, work, cancel, approve or settle
     die                where to SIGKILL itself: {"tool": name}, {"model": turn}, {"probe": 1},
                        {"check": 1}, {"append": n, "side": "before" | "after"} or the same
                        with "submit", counted over all processes that share a `counter` file
@@ -237,9 +237,22 @@ async def serve(job: Job) -> dict[str, Any]:
     }
 
 
+def serve_sync(job: Job) -> dict[str, Any]:
+    """The sync verb of a script that somebody may interrupt from the keyboard."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    rt = make_runtime(job)
+    try:
+        return {"status": rt.run("a", "task", id="r").status}
+    except KeyboardInterrupt:
+        return {"status": "interrupted"}
+    finally:
+        rt.close()
+
+
 def main(given: dict[str, Any]) -> None:
     """Serve a job and leave its result."""
-    said = asyncio.run(serve(Job(given)))
+    job = Job(given)
+    said = serve_sync(job) if given.get("verb") == "sync" else asyncio.run(serve(job))
     out = Path(given["result"])
     out.with_suffix(".part").write_text(json.dumps(said))
     out.with_suffix(".part").rename(out)

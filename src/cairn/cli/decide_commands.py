@@ -13,8 +13,9 @@ import msgspec
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.drivers import options_for
 from cairn.cli.outcome import detail
-from cairn.cli.place import locate, with_store
+from cairn.cli.place import Place, locate, with_store
 from cairn.cli.plain import visible_line
 from cairn.cli.say import complain, print_line
 from cairn.core import commands as cmd
@@ -44,16 +45,16 @@ def approve(
 
     With --digest only what has that digest: if the request is about anything else, it is refused.
     """
-    actor = options.who(by)
+    actor, place = options.who(by), locate(store, app)
     if digest and len(requests) > 1:
         raise ConfigError("--digest", "it is of one request", "Approve the others by themselves")
 
     async def decide(client: Client) -> int:
         return await _each(
-            client, requests, "approved", lambda r: client.approve(r, message, actor, digest)
+            client, place, requests, "approved", lambda r: client.approve(r, message, actor, digest)
         )
 
-    raise typer.Exit(with_store(locate(store, app), decide))
+    raise typer.Exit(with_store(place, decide))
 
 
 def deny(
@@ -65,12 +66,14 @@ def deny(
     app: options.App = "",
 ) -> None:
     """Refuse calls that wait for approval; the model reads why."""
-    actor = options.who(by)
+    actor, place = options.who(by), locate(store, app)
 
     async def decide(client: Client) -> int:
-        return await _each(client, requests, "denied", lambda r: client.deny(r, message, actor))
+        return await _each(
+            client, place, requests, "denied", lambda r: client.deny(r, message, actor)
+        )
 
-    raise typer.Exit(with_store(locate(store, app), decide))
+    raise typer.Exit(with_store(place, decide))
 
 
 def answer(
@@ -84,13 +87,15 @@ def answer(
     app: options.App = "",
 ) -> None:
     """Answer a question of an agent."""
-    actor = options.who(by)
+    actor, place = options.who(by), locate(store, app)
     given = sys.stdin.read().strip() if text == "-" else text
 
     async def decide(client: Client) -> int:
-        return await _each(client, [request], "answered", lambda r: client.answer(r, given, actor))
+        return await _each(
+            client, place, [request], "answered", lambda r: client.answer(r, given, actor)
+        )
 
-    raise typer.Exit(with_store(locate(store, app), decide))
+    raise typer.Exit(with_store(place, decide))
 
 
 def resolve(  # noqa: PLR0913 - one parameter for each option of the command
@@ -118,17 +123,18 @@ def resolve(  # noqa: PLR0913 - one parameter for each option of the command
     if result is not None and verdict != "happened":
         raise ConfigError("--result", "there is no result of what did not happen", "Leave it out")
     raw = ev.EMPTY if result is None else msgspec.Raw(msgspec.json.encode(result))
-    actor = options.who(by)
+    actor, place = options.who(by), locate(store, app)
 
     async def decide(client: Client) -> int:
         return await _each(
             client,
+            place,
             [call],
             f"resolved ({verdict.replace('_', ' ')})",
             lambda c: client.resolve(c, verdict, raw, evidence, actor),
         )
 
-    raise typer.Exit(with_store(locate(store, app), decide))
+    raise typer.Exit(with_store(place, decide))
 
 
 def _verdict(*, happened: bool, not_happened: bool, give_up: bool) -> Verdict:
@@ -198,6 +204,7 @@ def cancel(
 
 async def _each(
     client: Client,
+    place: Place,
     requests: list[str],
     done: str,
     decide: Callable[[str], Awaitable[RunState]],
@@ -215,7 +222,7 @@ async def _each(
             print_line(f"{done} {request}{_about(state, request)}")
             touched[request.rpartition("/")[0]] = None
     for run in touched:
-        await _say_who_goes_on(client, run)
+        await _say_who_goes_on(client, place, run)
     return worst
 
 
@@ -228,7 +235,7 @@ def _about(state: RunState, request: str) -> str:
     return ""
 
 
-async def _say_who_goes_on(client: Client, run: str) -> None:
+async def _say_who_goes_on(client: Client, place: Place, run: str) -> None:
     info = await client.store.info(run)
     if info.leased or info.status in exits.ENDED:
         return
@@ -237,4 +244,5 @@ async def _say_who_goes_on(client: Client, run: str) -> None:
     elif info.status == "paused":
         print_line(f"run {run} is paused: cairn resume {run}")
     else:
-        print_line(f"run {run} can go on: cairn resume {run}, or the command that began it")
+        resume = f"cairn resume {run}{options_for(place)}"
+        print_line(f"run {run} can go on: {resume}, or the command that began it")

@@ -105,9 +105,9 @@ def _store(place: Place) -> Iterator[Finding]:
         text = f"{file} does not exist yet ({source}); the first run makes it"
         yield Finding(level="problem" if named else "note", what="store", text=text)
         return
-    yield Finding(level="ok", what="store", text=f"{file}, from {source}")
     try:
         filesystem.check_place(str(file.absolute()))
+        yield Finding(level="ok", what="store", text=f"{file}, from {source}")
         yield _mode(file)
         yield _shape(file)
         yield from with_store(Place(settings=place.settings, store=place.path), _runs)
@@ -117,9 +117,13 @@ def _store(place: Place) -> Iterator[Finding]:
 
 def _folder(file: Path) -> Iterator[Finding]:
     folder = file.absolute().parent
-    if not os.path.isdir(folder):
-        text = f"{folder} does not exist, or this user cannot look into it"
-        yield Finding(level="problem", what="folder", text=text)
+    try:
+        there = folder.is_dir()
+    except OSError as error:
+        yield Finding(level="problem", what="folder", text=f"{folder}: {error.strerror}")
+        return
+    if not there:
+        yield Finding(level="problem", what="folder", text=f"{folder} does not exist")
         return
     kind = filesystem.filesystem_of(str(folder))
     if filesystem.is_network(kind):

@@ -42,7 +42,7 @@ def takeover(left: Sequence[RunInfo], place: Place) -> str:
     """A line on runs that nobody drives, with the commands that take them over; empty for none."""
     if not left:
         return ""
-    where = _options(place)
+    where = options_for(place)
     work = f"cairn work{where}"
     if len(left) == 1:
         (info,) = left
@@ -55,7 +55,7 @@ def takeover(left: Sequence[RunInfo], place: Place) -> str:
     return f"{len(left)} runs could go on and nobody drives them: {names}{more}. To go on: {work}"
 
 
-def _options(place: Place) -> str:
+def options_for(place: Place) -> str:
     """What has to be typed again for the same place, and the application, if none is known."""
     store = f" --store {shlex.quote(place.store)}" if place.store else ""
     if place.app:

@@ -105,6 +105,7 @@ class Drive:
         """Decide and perform until the run is over, waits, or the slice is used up."""
         host, journal = self._host, self._journal
         ends = host.clock.monotonic_us() + int(slice_s * 1e6) if slice_s else 0
+        worked = False  # however short the slice, something is done in it
         while not self._flights.stopping:
             action = decide(journal.state, self._rules, journal.tick())
             match action:
@@ -125,14 +126,17 @@ class Drive:
                     elif await self._release():
                         return self._waiting(action)
                 case AskModel() | StartCalls() | ProbeCall() | RunTask():
-                    over = host.draining or (ends and host.clock.monotonic_us() >= ends)
+                    spent = ends and worked and host.clock.monotonic_us() >= ends
+                    over = host.draining or spent
                     if over and not self._flights:
                         if await self._release():
                             return Directive(kind="more", head=journal.head)
                     elif over:
                         await self._land()
                     else:
+                        before = journal.state
                         await self._perform(action)
+                        worked = worked or journal.state is not before
         return await self.stop()
 
     def _waiting(self, action: Wait) -> Directive:

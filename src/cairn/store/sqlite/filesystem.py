@@ -88,7 +88,7 @@ def _check_access(path: str, folder: str) -> None:
         "store",
         f"{path} lies in a folder this user cannot write, and even reading a store needs to make "
         "files beside it",
-        f"Have its owner make {folder} writable, or copy the store with cairn backup",
+        f"Have its owner make {folder} writable for you, or read a copy made by cairn backup",
     )
 
 
