@@ -87,7 +87,7 @@ def test_doctor_lists_the_problems_of_a_read_only_folder_and_exits_1(ordinary: O
     assert said.code == 1, said
     assert said.err == ""
     assert "is not writable" in said.out
-    assert "lies in a folder this user cannot write" in said.out
+    assert "its folder cannot be written by this user" in said.out
     assert all(x[:7].strip() in {"ok", "note", "problem"} for x in said.out.splitlines())
 
 

@@ -1,9 +1,10 @@
 """Retry: a new run that goes on from just before the end of a failed, stopped or cancelled one."""
 
 import asyncio
+import threading
 
 import pytest
-from tests.engine.kit import Ledger, Recorder, events, names, results, runtime
+from tests.engine.kit import Ledger, Recorder, events, names, results, runtime, until
 
 from cairn import ErrorClass, Limits, ModelError, RunConflict, UnknownRun, call, tool
 from cairn.core import events as ev
@@ -124,6 +125,40 @@ def test_an_effect_nobody_knows_of_is_not_repeated_by_a_retry():
         await rt.resolve_async("r-2/c1", happened=True)
         assert (await rt.drive_async("r-2")).status == "completed"
         assert ledger.lines == ["pay"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["late", "resolved"])
+def test_what_came_out_about_an_effect_after_the_end_is_known_to_the_retry(how):
+    """The journal knows that it happened: nobody is asked again, and nobody can say otherwise."""
+
+    async def main():
+        ledger, gate = Ledger(), threading.Event()
+
+        @tool(effect="write", timeout=0.05)
+        def pay() -> str:
+            ledger.add("pay")
+            gate.wait(10)
+            return "receipt 9"
+
+        model = Recorder(call("pay"), "done")
+        rt = runtime(model, [pay])
+        await rt.run_async("a", "task", id="r")
+        await rt.cancel_async("r")
+        if how == "resolved":
+            await rt.resolve_async("r/c1", happened=True, result="receipt 9")
+        gate.set()
+
+        async def late() -> bool:
+            return names(await rt.trace_async("r"))[-1] == "tool.late"
+
+        await until(late)
+        again = await rt.retry_async("r", id="r-2")
+        assert again.status == "completed"
+        assert results(model.last) == {"c1": "receipt 9"}
+        assert ledger.lines == ["pay"]
+        assert await rt.store.verify("r-2") > 0
 
     asyncio.run(main())
 

@@ -6,6 +6,7 @@ Each appends one fact and returns; whoever drives the run goes on from there.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import Literal
 from uuid import uuid4
@@ -143,7 +144,7 @@ class Client:
             at=max(self._clock.now_us(), before.at),
             event=ev.RunForked(run=new, parent=run, at=at, limits=limits, reason="retry"),
         )
-        after = evolve(before, entry)
+        after, forked = _with_what_is_known(evolve(before, entry), entry, entries[last:])
         info = await self.store.info(run)
         created = NewRun(
             run=new,
@@ -154,7 +155,7 @@ class Client:
             parent=run,
             parent_at=at,
         )
-        found = await self.store.create(created, [entry], index_of(after))
+        found = await self.store.create(created, forked, index_of(after))
         if found is not None and (found.parent != run or found.parent_at != at):
             raise RunConflict(f"run {new!r} exists and is no retry of {run!r}")
         return new
@@ -226,6 +227,20 @@ class Client:
             if settled(info) and info.head <= after:
                 return
             await self.store.changed(run, after, 5.0)
+
+
+def _with_what_is_known(
+    state: RunState, forked: ev.Entry, later: list[ev.Entry]
+) -> tuple[RunState, list[ev.Entry]]:
+    """A fork's first entries: with what came out about unknown effects after the parent's end."""
+    entries = [forked]
+    for entry in later:
+        if isinstance(entry.event, ev.ToolLate | ev.ToolResolved):
+            known = msgspec.structs.replace(entry, seq=state.seq + 1, at=max(entry.at, state.at))
+            with suppress(IllegalTransition):  # it was about something the fork does anew
+                state = evolve(state, known)
+                entries.append(known)
+    return state, entries
 
 
 def same_person(one: Principal, other: Principal) -> bool:

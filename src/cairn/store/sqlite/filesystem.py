@@ -86,8 +86,8 @@ def _check_access(path: str, folder: str) -> None:
         )
     raise ConfigError(
         "store",
-        f"{path} lies in a folder this user cannot write, and even reading a store needs to make "
-        "files beside it",
+        f"{path}: its folder cannot be written by this user, and even reading a store needs to "
+        "make files beside it",
         f"Have its owner make {folder} writable for you, or read a copy made by cairn backup",
     )
 
