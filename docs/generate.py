@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rendering import pages, sections
+from rendering.figures import figures
 from rendering.reference import reference
 from rendering.spelling import DOCS, ROOT
 
@@ -36,6 +37,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "results": sections.results,
     "builtins": sections.builtins,
     "trace": sections.sample_trace,
+    "figures": figures,
 }
 
 

@@ -23,5 +23,6 @@ model = Scripted([call("refund", order="7", cents=400), "Order 7: 4 euros were p
 rt = Runtime("cairn.db", agents=[Agent("shop", model, tools=[refund])])
 
 if __name__ == "__main__":
-    run = rt.run("shop", "Refund order 7, 4 euros", id="order-7")
-    print(run.status, run.text, *run.pending, sep="\n")
+    with rt:  # closes it at the end; what is in flight may land
+        run = rt.run("shop", "Refund order 7, 4 euros", id="order-7")
+        print(run.status, run.text, *run.pending, sep="\n")

@@ -56,12 +56,17 @@ class RunInfo(Record):
 
 
 class NewRun(Record):
-    """What a store needs to know of a run beside its first events."""
+    """What a store needs to know of a run beside its first events.
+
+    `previous` is the run its session's conversation is taken from, empty when it begins one;
+    None when that does not matter, as for a fork.
+    """
 
     run: str
     agent: str
     digest: str
     session: str = ""
+    previous: str | None = None
     principal: str = ""
     parent: str = ""
     parent_at: int = 0
@@ -107,6 +112,7 @@ class Store(Protocol):
 
         Raises:
             SessionBusy: the session has an active run.
+            Moved: the session's newest run is no longer `new.previous`.
             UnknownRun: the parent does not exist.
         """
         ...

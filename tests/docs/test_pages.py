@@ -1,6 +1,7 @@
 """The pages of the docs: generated parts are fresh, links lead somewhere, claims hold."""
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -81,6 +82,15 @@ def test_decisions_say_context_decision_what_was_refused_and_what_would_change_i
         assert re.match(r"0*(\d+)", page.name)[1] == re.match(r"# (\d+)\. ", text)[1]  # type: ignore[index] # - a page without a number fails here
         for part in ("Context", "Decision", "Refused", "What would change our mind"):
             assert f"**{part}" in text, f"{page.name} lacks {part}"
+
+
+def test_every_missed_target_is_marked_and_every_figure_is_shown() -> None:
+    newest = max((DOCS / "figures").glob("*.json"))
+    rows = json.loads(newest.read_text(encoding="utf-8"))["rows"]
+    told = (DOCS / "performance.md").read_text(encoding="utf-8")
+    assert told.count("| **not met**, by ") == sum(row["met"] is False for row in rows)
+    assert all(f"| {row['what']} |" in told for row in rows)
+    assert f"Taken on {newest.stem}:" in told
 
 
 # ---------------------------------------------------------------- what the pages promise

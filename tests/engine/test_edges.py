@@ -510,9 +510,6 @@ def test_a_run_can_be_advanced_in_slices():
     asyncio.run(main())
 
 
-@pytest.mark.xfail(
-    reason="create does not check which run of the session is its last", strict=False
-)
 def test_a_run_that_falls_between_two_others_of_its_session_is_not_left_out():
     """B50: state that was read before somebody else's whole turn is not built upon."""
 

@@ -22,8 +22,11 @@ from cairn.core.messages import Part, Principal, Record, clean
 from cairn.core.state import RunState
 from cairn.engine.given import check_call, check_request, check_run_id
 from cairn.engine.load import fold_entries, load
-from cairn.errors import IllegalTransition, RunConflict, SessionBusy, UnknownRun
+from cairn.errors import IllegalTransition, Moved, RunConflict, SessionBusy, UnknownRun
 from cairn.ports import Clock, NewRun, RunFilter, RunInfo, Store
+
+SESSION_TRIES = 8
+"""How often a message looks for the end of a conversation that others keep moving."""
 
 
 class Task(Record, gc=True):
@@ -63,13 +66,22 @@ class Client:
             ConfigError: the id is none.
         """
         run = check_run_id(run) if run else new_id()
-        found = await self._create(task, run)
+        found = await self._create_on_top(task, run)
         if found is not None and found.digest != task.digest:
             raise RunConflict(
                 f"run {run!r} exists with another agent, input or principal; "
                 "take another id, or pass what it was started with"
             )
         return run
+
+    async def _create_on_top(self, task: Task, run: str) -> RunInfo | None:
+        """`_create`, and again when somebody else had a whole turn in the session meanwhile."""
+        for _ in range(SESSION_TRIES):
+            try:
+                return await self._create(task, run)
+            except Moved:
+                continue
+        raise SessionBusy(task.session, run)
 
     async def _create(self, task: Task, run: str) -> RunInfo | None:
         """Make the run; the existing one's line when the id is taken."""
@@ -88,6 +100,7 @@ class Client:
             agent=task.agent,
             digest=task.digest,
             session=task.session,
+            previous=created.previous.run if created.previous is not None else "",
             principal=task.principal.id,
         )
         return await self.store.create(new, [entry], index_of(state))

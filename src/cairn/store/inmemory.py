@@ -30,7 +30,7 @@ from cairn.errors import (
 )
 from cairn.ports import Claim, NewRun, RunFilter, RunInfo
 from cairn.store.retention import ENDED_VALUES, prunable, settled
-from cairn.store.submission import respond
+from cairn.store.submission import respond, session_moved
 from cairn.store.waiting import ANYTHING, Waiters, wait
 
 STORE_JOURNAL = "store"
@@ -158,7 +158,7 @@ class InMemoryStore:
             if new.parent and journals.find(new.parent).head < new.parent_at:
                 raise UnknownRun(f"run {new.parent!r} has no event {new.parent_at}")
             if new.session:
-                self._check_session(new.session)
+                self._check_session(new.session, new.previous)
             check_gapless(new.run, new.parent_at, entries)
             journal = _Journal(new, Index(status=index.status))
             journal.extend(entries)
@@ -167,10 +167,13 @@ class InMemoryStore:
             journals.written(journal, index)
             return None
 
-    def _check_session(self, session: str) -> None:
-        for journal in reversed(self.journals.runs.values()):
-            if journal.new.session == session and journal.index.status not in ENDED_VALUES:
+    def _check_session(self, session: str, previous: str | None) -> None:
+        runs = [j for j in reversed(self.journals.runs.values()) if j.new.session == session]
+        for journal in runs:
+            if journal.index.status not in ENDED_VALUES:
                 raise SessionBusy(session, journal.new.run)
+        if previous is not None and previous != (runs[0].new.run if runs else ""):
+            raise session_moved(session)
 
     async def claim(self, run: str) -> Claim | None:
         """See `Store.claim`."""

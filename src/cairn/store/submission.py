@@ -6,6 +6,7 @@ from cairn.core.commands import Answer, Approve, Command, Deny, Late, Resolve, a
 from cairn.core.events import Entry
 from cairn.core.evolve import evolve
 from cairn.core.state import RunState
+from cairn.errors import Moved
 
 _OF_A_STEP = (Approve, Deny, Answer, Resolve, Late)
 """Commands about something the open turn asked for or did."""
@@ -29,3 +30,8 @@ def respond(
         actor=actor,
     )
     return evolve(state, entry), entry
+
+
+def session_moved(session: str) -> Moved:
+    """Somebody else has had a turn in the session since its last run was looked up."""
+    return Moved(f"session {session!r} has gone on; look at its newest run again")

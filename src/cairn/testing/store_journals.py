@@ -95,6 +95,20 @@ class JournalPromises(Promises):
 
         self.keep(promise)
 
+    def test_a_run_is_not_built_on_a_conversation_that_has_gone_on_meanwhile(self) -> None:
+        async def promise(store: Store) -> None:
+            first = Story("r1", session="s")
+            await create(store, first)
+            await drive(store, first, first.finish(), release=True)
+            for stale in ("", "r0"):
+                await refused(Moved, create(store, Story("r2", session="s", previous=stale)))
+            await refused(UnknownRun, store.info("r2"))
+            other = Story("r2", session="s", previous="r1")
+            assert await create(store, other) is None
+            assert await create(store, Story("r3", session="t", previous="")) is None
+
+        self.keep(promise)
+
     def test_of_two_messages_to_a_session_at_the_same_moment_one_is_told_busy(self) -> None:
         async def promise(store: Store) -> None:
             other = self.beside(store)

@@ -29,7 +29,7 @@ class Story:
 
     Args:
         run: Its id.
-        agent, session: As a creation names them.
+        agent, session, previous: As a creation names them.
         parent, at: The story it is forked from, and where.
     """
 
@@ -39,6 +39,7 @@ class Story:
         *,
         agent: str = "shop",
         session: str = "",
+        previous: str | None = None,
         parent: Story | None = None,
         at: int = 0,
     ) -> None:
@@ -47,6 +48,7 @@ class Story:
             agent=agent,
             digest=f"digest of {run}",
             session=session,
+            previous=previous,
             principal="ann",
             parent=parent.new.run if parent else "",
             parent_at=at,

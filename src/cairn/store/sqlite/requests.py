@@ -23,7 +23,7 @@ from cairn.store.sqlite.journal import Salts, asks_to_cancel, entries_of, hash_a
 from cairn.store.sqlite.lines import Line, info_of
 from cairn.store.sqlite.pruning import remove
 from cairn.store.sqlite.transaction import Transaction
-from cairn.store.submission import respond
+from cairn.store.submission import respond, session_moved
 
 
 class Request(ABC):
@@ -118,7 +118,7 @@ class Create(Request):
             raise UnknownRun(f"run {new.parent!r} has no event {new.parent_at}")
         if new.session:
             tx.flush()
-            _check_session(tx, new.session)
+            _check_session(tx, new.session, new.previous)
         previous = GENESIS
         if parent is not None:
             tx.flush()
@@ -268,10 +268,15 @@ def _is_alive(tx: Transaction, token: str) -> bool:
     return tx.owners.fate(tx.connection, token) == "alive"
 
 
-def _check_session(tx: Transaction, session: str) -> None:
+def _check_session(tx: Transaction, session: str, previous: str | None) -> None:
     found: Any = tx.connection.execute(_ACTIVE, (session,)).fetchone()
     if found is not None:
         raise SessionBusy(session, found[0])
+    if previous is None:
+        return
+    newest: Any = tx.connection.execute(_NEWEST, (session,)).fetchone()
+    if previous != (newest[0] if newest is not None else ""):
+        raise session_moved(session)
 
 
 _ACTIVE = (
@@ -279,3 +284,7 @@ _ACTIVE = (
     "AND status NOT IN ('completed', 'failed', 'stopped', 'cancelled')"
 )
 """In the words of the index, or it would not be used."""
+_NEWEST = (
+    "SELECT id FROM run INDEXED BY run_session WHERE session = ? AND session <> '' "
+    "ORDER BY no DESC LIMIT 1"
+)
