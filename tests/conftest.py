@@ -2,8 +2,19 @@
 
 import os
 
-from hypothesis import settings
+import pytest
+from hypothesis import is_hypothesis_test, settings
 
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("CAIRN_HYPOTHESIS_PROFILE", "dev"))
+
+DRAWN_S = 300
+"""A test that draws hundreds of examples may take longer than one that tries a single case."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        machine = item.name == "runTest"  # a state machine draws as well
+        if machine or is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.timeout(DRAWN_S))

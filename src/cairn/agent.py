@@ -66,7 +66,8 @@ class Agent:
         fallback_models: Used, in order, when the ladder switches.
         kind: What its runs may do by default: `query` offers read tools only.
         builtins: Which of the runtime's own tools it gets.
-        repairs: How often arguments of one tool, or the answer, may be mended in a row.
+        repairs: How often in a run the answer, what one check found, or (in a row) the
+            arguments of one tool may be mended.
         approval_days: How long a request for approval stays open.
 
     Raises:

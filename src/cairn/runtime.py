@@ -394,10 +394,13 @@ class Runtime:
                 await self.store.changed(run, info.head, POLL_S)
         return await self.get_async(run)
 
-    async def retry_async(self, run: str, *, id: str = "", limits: Limits | None = None) -> Run:
+    async def retry_async(
+        self, run: str, *, id: str = "", limits: Limits | Mapping[str, int] | None = None
+    ) -> Run:
         """Go on from just before the end of a failed, stopped or cancelled run, as a new run.
 
-        What it has spent starts at zero; no started effect is cut off.
+        What it has spent starts at zero; no started effect is cut off. `limits` replace the old
+        bounds, a mapping only those it names.
         """
         new = await self.client.retry(run, id, limits)
         return await self.drive_async(new)

@@ -138,6 +138,10 @@ def test_a_mapping_narrows_only_what_it_names_and_limits_narrow_by_all_fields():
     assert mine.narrowed({"steps": 3}) == Limits(steps=3, calls=900)
     assert mine.narrowed({"steps": 900}).steps == 200
     assert mine.narrowed(Limits()) == Limits()
+    assert mine.changed({"steps": 900}) == Limits(steps=900, calls=900)
+    assert mine.changed(Limits()) == Limits()
+    with pytest.raises(ConfigError, match=r"limits\.stepz"):
+        mine.changed({"stepz": 1})
 
 
 @pytest.mark.parametrize("request_", [None, "", "r", "r/", "r/x", 5])

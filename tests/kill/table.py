@@ -100,6 +100,14 @@ ROWS = (
 )
 
 
+APPROVED = "approved, killed inside, loaded twice"
+OTHERS = (
+    (APPROVED, "m refund", "(a person says what happened) m", "OpenAI Agents", "refund refund"),
+    ("killed in a model call", "m fast m", "m post m", "every peer", "m slow m"),
+)
+"""Cases that have tests of their own in `test_kill_in_tool.py`."""
+
+
 def render() -> str:
     """The table as Markdown."""
     lines = ["| case | before | after | best peer | its after |", "|---|---|---|---|---|"]
@@ -107,6 +115,7 @@ def render() -> str:
         after = f"(a person says what happened) {row.after}" if row.asks else row.after
         cells = (row.name, row.before, after, row.peer, row.peer_after)
         lines.append(f"| {' | '.join(cells)} |")
+    lines += [f"| {' | '.join(cells)} |" for cells in OTHERS]
     return "\n".join(lines)
 
 

@@ -252,23 +252,6 @@ def serve_sync(job: Job) -> dict[str, Any]:
 def main(given: dict[str, Any]) -> None:
     """Serve a job and leave its result."""
     job = Job(given)
-    if given.get("debug"):
-        import faulthandler, threading, time
-        out = open(given["debug"], "w")
-        faulthandler.register(signal.SIGUSR1, file=out, all_threads=True)
-        real = serve
-        async def go(job):
-            loop = asyncio.get_running_loop()
-            def dump():
-                for t in asyncio.all_tasks(loop):
-                    t.print_stack(file=out)
-                out.flush()
-            def later():
-                time.sleep(6)
-                loop.call_soon_threadsafe(dump)
-            threading.Thread(target=later, daemon=True).start()
-            return await real(job)
-        globals()["serve"] = go
     said = serve_sync(job) if given.get("verb") == "sync" else asyncio.run(serve(job))
     out = Path(given["result"])
     out.with_suffix(".part").write_text(json.dumps(said))

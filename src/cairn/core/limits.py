@@ -50,13 +50,25 @@ class Limits(Record):
         """The stricter of the two, field by field; a mapping names only the fields to narrow.
 
         Raises:
-            ConfigError: a name is no limit, or its value is no whole number above 0.
+            ConfigError: a name is no limit, or its value is no whole number of 0 or more.
         """
         named = {f: getattr(other, f) for f in FIELDS} if isinstance(other, Limits) else other
         for field, bound in named.items():
             _check(field, bound)
         stricter = {f: min(getattr(self, f), bound) for f, bound in named.items()}
         return msgspec.structs.replace(self, **stricter)
+
+    def changed(self, other: Limits | Mapping[str, int]) -> Limits:
+        """The other bounds, or these with the fields a mapping names; they may be wider.
+
+        Raises:
+            ConfigError: as `narrowed`.
+        """
+        if isinstance(other, Limits):
+            return other
+        for field, bound in other.items():
+            _check(field, bound)
+        return msgspec.structs.replace(self, **other)
 
 
 FIELDS = Limits.__struct_fields__

@@ -1,11 +1,11 @@
 """The verbs that need no agent: hand a task over, decide what waits, read what was done.
 
-Each appends one fact and returns; whoever drives the run goes on from there.
+Each appends one fact and returns. The run goes on where somebody drives it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from typing import Literal
@@ -134,8 +134,12 @@ class Client:
             on_loop=task.on_loop,
         )
 
-    async def retry(self, run: str, new: str = "", limits: Limits | None = None) -> str:
+    async def retry(
+        self, run: str, new: str = "", limits: Limits | Mapping[str, int] | None = None
+    ) -> str:
         """A new run that goes on from just before the end of an ended one.
+
+        `limits` replace the old bounds, a mapping only those it names; they may be wider.
 
         Raises:
             IllegalTransition: the run is not over, or it completed.
@@ -152,10 +156,11 @@ class Client:
         at = last - 1
         before = await fold_entries(self.store, run, entries[:at])
         new = check_run_id(new) if new else new_id()
+        bounds = before.limits.changed(limits) if limits is not None else None
         entry = ev.Entry(
             seq=at + 1,
             at=max(self._clock.now_us(), before.at),
-            event=ev.RunForked(run=new, parent=run, at=at, limits=limits, reason="retry"),
+            event=ev.RunForked(run=new, parent=run, at=at, limits=bounds, reason="retry"),
         )
         after, forked = _with_what_is_known(evolve(before, entry), entry, entries[last:])
         info = await self.store.info(run)
