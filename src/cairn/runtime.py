@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
 
 from cairn.agent import Agent
 from cairn.core import commands as cmd
@@ -25,6 +25,7 @@ from cairn.core.state import RunState
 from cairn.engine.backs import capped
 from cairn.engine.client import Client, Task, same_person, settled
 from cairn.engine.given import (
+    RunOptions,
     check_deployment,
     check_statuses,
     check_text,
@@ -50,17 +51,6 @@ Given = str | Part | list[Part] | tuple[Part, ...]
 NOTHING = object()
 log = logging.getLogger("cairn")
 LOCAL = Principal()
-
-
-class RunOptions(TypedDict, total=False):
-    """The options of `run`, which `start` and `stream` take as well."""
-
-    id: str
-    principal: Principal | str
-    session: str
-    limits: Limits | Mapping[str, int] | None
-    kind: TaskKind | None
-    approvals: Literal["ask", "none"]
 
 
 def _twin(

@@ -5,13 +5,14 @@ Nothing is written before these checks have passed, so a typo never leaves a run
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
 
 from cairn.agent import KINDS, Agent
 from cairn.core.events import TaskKind
 from cairn.core.ladder import Ladder
 from cairn.core.lifecycle import Status
+from cairn.core.limits import Limits
 from cairn.core.messages import Part, Principal, Text, clean
 from cairn.core.names import listed, nearest
 from cairn.core.policy import Policy
@@ -21,6 +22,17 @@ RUN_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 RUN_ID_LENGTH = 64
 RESERVED = "store"
 APPROVALS = ("ask", "none")
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of `run`, which `start` and `stream` take as well."""
+
+    id: str
+    principal: Principal | str
+    session: str
+    limits: Limits | Mapping[str, int] | None
+    kind: TaskKind | None
+    approvals: Literal["ask", "none"]
 
 
 def check_run_id(run: object) -> str:
