@@ -557,3 +557,13 @@ def test_a_policy_that_fails_lets_nothing_through():
 def test_a_policy_of_other_words_is_refused_where_it_is_made(table):
     with pytest.raises(ConfigError, match=r"policy\."):
         Policy(**table)
+
+
+def test_a_run_that_asks_nobody_refuses_questions_too_and_goes_on():
+    async def main():
+        model = Recorder(call("ask_user", question="which one?"), "done without")
+        run = await runtime(model).run_async("a", "task", approvals="none")
+        assert (run.status, run.text) == ("completed", "done without")
+        assert "this run asks nobody" in results(model.last)["c1"]
+
+    asyncio.run(main())

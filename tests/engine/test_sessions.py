@@ -502,3 +502,22 @@ def test_a_message_to_an_ended_run_is_refused_by_the_client():
             await rt.client.submit("r", Queue(parts=(Text("late"),)))
 
     asyncio.run(main())
+
+
+def test_an_older_run_of_a_session_is_not_retried_over_what_came_after():
+    async def main():
+        def first_fails(request):
+            if request.run == "r1":
+                raise ModelError(ErrorClass.INVALID_REQUEST, "no")
+            return "an answer"
+
+        rt = runtime(Recorder(first_fails, repeat=True))
+        assert (await rt.run_async("a", "one", id="r1", session="s")).status == "failed"
+        again = await rt.retry_async("r1", id="r1-again")
+        assert again.status == "completed"
+        await rt.run_async("a", "two", id="r2", session="s")
+        with pytest.raises(IllegalTransition, match="has gone on"):
+            await rt.retry_async("r1")
+        assert (await rt.retry_async("r1", id="r1-again")).id == "r1-again"
+
+    asyncio.run(main())

@@ -68,11 +68,19 @@ def judge(state: RunState, call: Call, rules: Rules) -> Go | Ask | ev.ToolReject
             f"{spec.name} is not allowed here ({verdict.rule})",
             verdict.rule,
         )
+    if spec.kind == "question" and _nobody_to_ask(state):
+        return _refuse(
+            call,
+            "denied",
+            ErrorClass.PERMISSION_DENIED,
+            "this run asks nobody: go on with what you have, or say what is missing",
+            verdict.rule,
+        )
     if verdict.decision == "allow":
         return Go(spec=spec, arguments=arguments, rule=verdict.rule)
     if call.granted and call.digest == call_digest(call.tool, call.arguments):
         return Go(spec=spec, arguments=arguments, rule=f"approval {call.approval}")
-    if state.created is not None and state.created.approvals == "none":
+    if _nobody_to_ask(state):
         return _refuse(
             call,
             "denied",
@@ -81,6 +89,10 @@ def judge(state: RunState, call: Call, rules: Rules) -> Go | Ask | ev.ToolReject
             verdict.rule,
         )
     return Ask(spec=spec, arguments=arguments, rule=verdict.rule)
+
+
+def _nobody_to_ask(state: RunState) -> bool:
+    return state.created is not None and state.created.approvals == "none"
 
 
 def _authorise(state: RunState, spec: ToolSpec, arguments: dict[str, Any], rules: Rules) -> Verdict:

@@ -142,7 +142,7 @@ class Client:
         `limits` replace the old bounds, a mapping only those it names; they may be wider.
 
         Raises:
-            IllegalTransition: the run is not over, or it completed.
+            IllegalTransition: the run is not over, it completed, or its session has gone on.
             UnknownRun: there is no such run.
         """
         entries = await self.store.read(run)
@@ -169,11 +169,18 @@ class Client:
             agent=state.agent,
             digest=info.digest,
             session=info.session,
+            previous=run,
             principal=info.principal,
             parent=run,
             parent_at=at,
         )
-        found = await self.store.create(created, forked, index_of(after))
+        try:
+            found = await self.store.create(created, forked, index_of(after))
+        except Moved:
+            raise IllegalTransition(
+                f"session {info.session!r} has gone on since run {run}; what came after would be "
+                "forgotten. Send the session a new message instead"
+            ) from None
         if found is not None and (found.parent != run or found.parent_at != at):
             raise RunConflict(f"run {new!r} exists and is no retry of {run!r}")
         return new

@@ -91,7 +91,8 @@ class Watch:
         while not self._stopped.wait(pause):
             if not self._waiters:
                 self._wanted.clear()
-                if not self._waiters:
+                # asked after the clear: the word to stop may have come just before it
+                if not self._waiters and not self._stopped.is_set():
                     self._wanted.wait()
                 pause = FIRST_PAUSE_S
                 continue
