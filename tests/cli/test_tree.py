@@ -31,7 +31,7 @@ def drawn(play: Play, only: int | None = None) -> str:
 
 
 def test_a_conversation_with_everything_in_it_is_drawn_whole() -> None:
-    play = Play(RULES, session="s", principal=Principal(id="ann"), approvals="none")
+    play = Play(RULES, session="s", principal=Principal(id="ann"))
     play.ask()
     thought = (Reasoning(content="hmm"), Text("let me see"))
     play.outcome(
@@ -53,7 +53,7 @@ def test_a_conversation_with_everything_in_it_is_drawn_whole() -> None:
     play.settle()
     out = drawn(play)
     for part in (
-        "r1 · completed · a for ann · operate · session s · approvals none",
+        "r1 · completed · a for ann · operate · session s",
         "thinking: hmm",
         "let me see",
         "7 in, 0 out",
@@ -94,3 +94,7 @@ def test_tasks_that_failed_show_why() -> None:
     fault = ev.StepFailed(error_class=ErrorClass.MALFORMED_OUTPUT, message="not whole")
     play.add(fault, step=2)
     assert "malformed_output · not whole · → repair" in drawn(play, only=2)
+
+
+def test_a_run_that_asks_nobody_says_so_in_its_first_line() -> None:
+    assert "operate · approvals none" in drawn(Play(RULES, approvals="none"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from cairn.core import events as ev
 from cairn.core.codec import open_row, seal
 from cairn.core.context import faults
+from cairn.core.guard import STOP
 from cairn.core.index import pending_of
 from cairn.core.lifecycle import MOVES, Status
 from cairn.core.limits import Limits
@@ -73,6 +74,7 @@ class Laws:
     over_tokens: int = 0
     over_usd: int = 0
     errors: int = 0
+    stale: int = 0
     queued: set[int] = field(default_factory=set)
 
     def see(self, entry: ev.Entry, before: RunState, after: RunState, rules: Rules) -> None:
@@ -93,6 +95,7 @@ class Laws:
             self.errors += 1
         if isinstance(event, ev.ModelRequested):
             assert not faults(list(after.messages))
+        self.stale = after.guard.stale
         if isinstance(event, ev.TERMINAL):
             self._ended(event, after)
         self._turn_over()
@@ -153,6 +156,7 @@ class Laws:
         if event.attempt == 1:
             self.steps += 1
             assert self.errors < self.limits.errors_in_row
+            assert self.stale < self.limits.no_progress + STOP, "it goes round in circles"
         self.request = event
         self.answer = 0
 

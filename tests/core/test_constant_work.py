@@ -4,6 +4,7 @@ Work is counted, not timed: calls of Python and C functions, items read from the
 the size of everything a state holds.
 """
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -41,11 +42,13 @@ def counted(work: Callable[[], Any]) -> int:
         calls += event in {"call", "c_call"}
 
     before = sys.getprofile()
+    gc.disable()  # a collection may call functions of others
     sys.setprofile(profile)
     try:
         work()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return calls
 
 

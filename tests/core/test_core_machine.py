@@ -7,6 +7,8 @@ of the journal is folded again from its bytes, and the run is shown to end from 
 import copy
 from typing import Any
 
+import hypothesis
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from tests.core.laws import SALT
@@ -91,16 +93,18 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"approvals": "none"},
     {"on_loop": "ask"},
 )
-limits = st.builds(
-    Limits,
-    steps=st.integers(1, 12),
-    calls=st.integers(0, 8),
-    calls_per_reply=st.integers(2, 5),
-    running_s=st.sampled_from((1, 1800)),
-    tokens=st.sampled_from((300, 5_000, 2_000_000)),
-    micro_usd=st.sampled_from((100, 30_000, 5_000_000)),
-    errors_in_row=st.integers(1, 4),
-    no_progress=st.integers(1, 3),
+LIMITS = (
+    Limits(),
+    Limits(),
+    Limits(steps=3),
+    Limits(calls=0),
+    Limits(calls=2, calls_per_reply=3),
+    Limits(running_s=1),
+    Limits(tokens=4_000),
+    Limits(micro_usd=30_000),
+    Limits(micro_usd=90, errors_in_row=1),
+    Limits(errors_in_row=2, no_progress=1),
+    Limits(steps=9, calls=6, no_progress=2),
 )
 
 
@@ -126,25 +130,33 @@ texts = st.sampled_from(("Done.", "All is bad.", "See [s1] and [s2].", "完成�
 good_calls = st.tuples(
     st.sampled_from(NAMES), st.sampled_from(('{"a":1,"question":"?"}', '{"a":2}')), st.just("")
 )
-replies = st.one_of(
-    st.builds(Reply, parts=st.builds(Text, texts).map(lambda text: (text,)), usage=usages),
-    st.builds(Reply, calls=st.lists(good_calls, min_size=1, max_size=4).map(tuple), usage=usages),
-    st.builds(
-        Reply,
-        parts=st.sampled_from(((), (Text("I look."),), (Reasoning(content="hm"),))),
-        calls=st.lists(asked, max_size=6).map(tuple),
-        finish=st.sampled_from(("stop", "tool_calls", "stop", "length", "content_filter")),
-        usage=usages,
-    ),
+answers = st.builds(Reply, parts=st.builds(Text, texts).map(lambda text: (text,)), usage=usages)
+working = st.builds(
+    Reply, calls=st.lists(good_calls, min_size=1, max_size=4).map(tuple), usage=usages
 )
+messy = st.builds(
+    Reply,
+    parts=st.sampled_from(((), (Text("I look."),), (Reasoning(content="hm"),))),
+    calls=st.lists(asked, max_size=6).map(tuple),
+    finish=st.sampled_from(("stop", "tool_calls", "tool_calls", "stop", "length", "refusal")),
+    usage=usages,
+)
+replies = st.integers(0, 5).flatmap(lambda n: answers if n == 5 else messy if n == 4 else working)
 faulty = st.builds(
     Fault,
     error_class=st.sampled_from(ErrorClass),
     message=st.just("the other side said no"),
     retry_after_us=st.sampled_from((0, 3 * SECOND)),
 )
+TOOL_FAULTS = (
+    ErrorClass.TOOL_ERROR,
+    ErrorClass.TOOL_TIMEOUT,
+    ErrorClass.TOOL_UNAVAILABLE,
+    ErrorClass.DEPENDENCY_FAILED,
+)
 landings = st.one_of(
     st.tuples(st.just("returned"), st.sampled_from((True, "same", [1, 2], None))),
+    st.tuples(st.just("raised"), st.sampled_from(TOOL_FAULTS)),
     st.tuples(st.just("raised"), st.sampled_from(ErrorClass)),
     st.tuples(st.just("not done"), st.just(ErrorClass.TOOL_UNAVAILABLE)),
     st.tuples(st.just("vanished"), st.sampled_from(("timeout", "unsure"))),
@@ -164,6 +176,11 @@ commands = st.one_of(
     st.builds(cmd.Cancel),
     st.builds(cmd.Late, call=ids, ok=st.booleans(), result=st.just(raw("late"))),
 )
+
+
+def statuses(state: RunState) -> set[CallStatus]:
+    """Where the calls of the open turn stand."""
+    return {call.status for call in state.calls.values()}
 
 
 def agreement(state: RunState, action: Action, now: int) -> None:
@@ -331,15 +348,16 @@ class CoreMachine(RuleBasedStateMachine):
     """One run, driven by chance."""
 
     @initialize(
-        bounds=st.one_of(st.just(Limits()), limits),
+        bounds=st.integers(0, len(LIMITS) - 1),
         models=st.integers(0, 2),
         policy=st.integers(0, 3),
         ladder=st.integers(0, 2),
         setting=st.integers(0, 4),
         checks=st.sampled_from(((), ("complete",), ("complete", "polite"))),
         repairs=st.integers(1, 3),
+        works=st.lists(st.tuples(landings, replies), min_size=2, max_size=12),
     )
-    def begin(self, bounds: Limits, **pick: Any) -> None:
+    def begin(self, works: list[tuple[tuple[str, Any], Reply]], **pick: Any) -> None:
         rules = Rules(
             tools={spec.name: spec for spec in TOOLS},
             models=MODELS[pick["models"]],
@@ -349,9 +367,12 @@ class CoreMachine(RuleBasedStateMachine):
             checks=pick["checks"],
             repairs=pick["repairs"],
         )
+        bounds = LIMITS[pick["bounds"]]
         self.play = Watched(rules, limits=bounds, **SETTINGS[pick["setting"]])
         self.world = World(self.play)
+        self.work(works)
 
+    @precondition(lambda self: self.play.state.end is None)
     @rule(landing=landings, outcome=replies)
     def act(self, landing: tuple[str, Any], outcome: Reply) -> None:
         """Take the next action; what is only waited for lands."""
@@ -360,12 +381,14 @@ class CoreMachine(RuleBasedStateMachine):
         if isinstance(action, InFlight | Halt):
             self.world.land(self.world.flights[0], landing, outcome)
 
+    @precondition(lambda self: self.play.state.end is None)
     @rule(works=st.lists(st.tuples(landings, replies), min_size=3, max_size=9))
     def work(self, works: list[tuple[tuple[str, Any], Reply]]) -> None:
         """The same a few times: most of what happens is work."""
         for landing, outcome in works:
             self.act(landing, outcome)
 
+    @precondition(lambda self: self.play.state.end is None)
     @rule(pick=st.integers(0, 2), turns=st.integers(1, 9))
     def go_round(self, pick: int, turns: int) -> None:
         """The model calls the same tool over and over, and it brings the same each time."""
@@ -411,6 +434,14 @@ class CoreMachine(RuleBasedStateMachine):
         command = cmd.Approve(n=n) if yes else cmd.Deny(n=n)
         self.submit(command)
         self.submit(cmd.Answer(n=n, text="yes"))
+
+    @precondition(lambda self: CallStatus.TAKEOVER in statuses(self.play.state))
+    @rule(verdict=st.sampled_from(("happened", "not_happened", "not_happened", "given_up")))
+    def settle_doubt(self, verdict: Any) -> None:
+        """A person says what came of the first call that waits for such a word."""
+        calls = self.play.state.calls.values()
+        call = next(c.id for c in calls if c.status is CallStatus.TAKEOVER)
+        self.submit(cmd.Resolve(call=call, verdict=verdict))
 
     @precondition(lambda self: self.world.ghosts)
     @rule(ok=st.booleans())
@@ -460,4 +491,5 @@ class CoreMachine(RuleBasedStateMachine):
             assert decide(folded, self.play.rules, now) == action
 
 
-TestCore = CoreMachine.TestCase
+TestCore = pytest.mark.timeout(600)(CoreMachine.TestCase)  # more examples than other tests
+TestCore.settings = hypothesis.settings(hypothesis.settings.default, report_multiple_bugs=False)
