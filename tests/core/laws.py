@@ -40,6 +40,8 @@ class Seen:
     """The last attempt may have happened, and nobody has said whether."""
     shadow: bool = False
     """Some attempt of a write may have happened, and nobody has said whether."""
+    wavering: bool = False
+    """As `shadow`, but a later attempt that failed for certain does not count as an answer."""
     person: bool = False
     not_done: bool = False
     recovery: str = ""
@@ -133,10 +135,11 @@ class Laws:
         assert not self.task, "ended with a task in flight"
         assert not any(c.open for c in self.calls.values()), "ended with a call in flight"
         self.over = True
-        unknown = {c.id for c in self.calls.values() if c.shadow and not c.over}
-        assert {p.call for p in pending_of(after)} == unknown, "unknown effects stay listed"
+        listed = {p.call for p in pending_of(after)}
+        assert listed >= {c.id for c in self.calls.values() if c.shadow and not c.over}
+        assert listed <= {c.id for c in self.calls.values() if c.wavering and not c.over}
         for call in self.calls.values():
-            if not call.over and call.id not in unknown:
+            if not call.over and call.id not in listed:
                 assert after.calls[call.id].closed, f"{call.id} has no final state"
         if isinstance(event, ev.RunCompleted):
             assert event.answer == self.answer > 0
@@ -293,6 +296,7 @@ class Laws:
         call.shadow &= call.not_done  # that an attempt was not made says nothing of another
         if event.disposition == "retry" and call.recovery in {"once", "probe"}:
             assert call.not_done, "a call that may run once is retried"
+        call.wavering |= call.shadow
         if call.shadow:
             assert event.disposition in {"retry", "takeover"}, "an effect in doubt is forgotten"
         if event.disposition == "switch":
@@ -300,6 +304,7 @@ class Laws:
         elif event.disposition in {"takeover", "ask_user"}:
             call.person = True
             call.shadow |= event.error_class is ErrorClass.IN_DOUBT
+            call.wavering |= call.shadow
         elif event.disposition != "retry":
             self._close(call, erred=True)
         self.ending |= event.disposition == "end"
@@ -315,6 +320,7 @@ class Laws:
         call = self._outcome(event.call)
         call.doubt = True
         call.shadow |= call.effect != "read"
+        call.wavering |= call.shadow
         call.person = call.recovery == "once"
 
     def _takeover_requested(
@@ -323,7 +329,7 @@ class Laws:
         call = self.calls[event.call]
         assert call.doubt
         call.person = True
-        call.shadow = True
+        call.shadow = call.wavering = True
 
     def _tool_resolved(self, entry: ev.Entry, event: ev.ToolResolved, rules: Rules) -> None:
         call = self.calls[event.call]
@@ -334,7 +340,7 @@ class Laws:
             case "not_happened" if self.over:
                 self._close(call, erred=True)
             case "not_happened":
-                call.doubt = call.person = call.shadow = False
+                call.doubt = call.person = call.shadow = call.wavering = False
             case "unknown":
                 call.person = True
             case "given_up":

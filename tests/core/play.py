@@ -292,7 +292,7 @@ class Play:
         assert self.state.task is not None
         self.add(ev.StepCompleted(duration_us=1_000), self.state.task.step)
 
-    def refuses(self, message: str) -> None:
+    def refuses(self, message: str, duration_us: int = 1_000) -> None:
         """The check that runs has refused the answer; the last time in a row ends the run."""
         task = self.state.task
         assert task is not None
@@ -301,6 +301,7 @@ class Play:
             error_class=ErrorClass.MALFORMED_OUTPUT,
             message=message,
             disposition="end" if last else "repair",
+            duration_us=duration_us,
         )
         self.add(event, task.step)
 

@@ -246,6 +246,14 @@ def test_without_approvals_an_ask_is_a_no() -> None:
     assert "takes none" in play.last(ev.ToolRejected).message
 
 
+def test_without_approvals_no_question_is_put_to_anybody() -> None:
+    spec = tool("ask_user", kind="question", check=need("question"))
+    play = Play(rules_of(spec), approvals="none")
+    play.calls(("ask_user", {"question": "which?"}))
+    assert play.count(ev.InputRequested) == 0
+    assert "asks nobody" in play.last(ev.ToolRejected).message
+
+
 # ---------------------------------------------------------------- parse and validate
 
 
@@ -313,6 +321,17 @@ def test_arguments_may_be_mended_a_few_times_in_a_row_and_then_the_run_fails(
     assert play.state.status is Status.FAILED
     assert play.state.end is not None
     assert play.state.end.error_class is E.INVALID_ARGUMENTS
+
+
+@pytest.mark.parametrize("effect", ["read", "write"])
+def test_the_same_mistake_in_many_calls_of_one_reply_is_one_mistake(effect: ev.Effect) -> None:
+    play = Play(rules_of(tool("find", effect, check=need("city")), repairs=1))
+    play.calls(*["find"] * 6, *["web_search"] * 6)
+    assert play.count(ev.ToolRejected) == 12
+    assert isinstance(play.settle(), AskModel), "the model is told, and may mend them all"
+    play.calls(*["find"] * 2)
+    play.settle()
+    assert play.state.status is Status.FAILED
 
 
 def test_a_call_that_fits_gives_the_whole_budget_back() -> None:

@@ -143,6 +143,12 @@ def test_with_on_loop_ask_a_person_is_asked_instead_and_the_answer_starts_anew()
     assert play.state.guard.stale == 0
 
 
+def test_where_nobody_is_to_be_asked_a_circle_stops_the_run() -> None:
+    play = played([("read", {}, "same")] * 9, on_loop="ask", approvals="none")
+    assert play.state.status is Status.STOPPED
+    assert play.count(ev.InputRequested) == 0
+
+
 def test_turns_whose_calls_all_fail_are_no_progress() -> None:
     play = Play(RULES, limits=Limits(errors_in_row=50))
     for n in range(3):

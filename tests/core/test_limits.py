@@ -21,6 +21,7 @@ from cairn.core.limits import (
     estimate_tokens,
     reserve,
 )
+from cairn.core.messages import Text
 from cairn.core.outcomes import Reply
 from cairn.core.policy import Policy
 from cairn.core.rules import ModelSpec
@@ -318,6 +319,23 @@ def test_running_time_is_the_sum_of_durations_and_waits_do_not_count() -> None:
     assert play.start() == []
     assert ended(play) == (Status.STOPPED, "running_s")
     assert play.state.spent.running_us == 10 * SECOND
+
+
+@pytest.mark.parametrize("by", ["model", "tool", "check"])
+def test_when_the_running_time_is_used_up_no_further_request_is_made(by: str) -> None:
+    play = Play(rules_of(tool("find"), checks=("complete",)), limits=Limits(running_s=5))
+    play.ask()
+    slow = 5 * SECOND if by == "model" else 1
+    if by == "check":
+        play.outcome(Reply(parts=(Text("done"),)), latency_us=1)
+        play.step()
+        play.refuses("a total is missing", duration_us=5 * SECOND)
+    else:
+        play.outcome(Reply(calls=(("find", "{}", ""),)), latency_us=slow)
+        for call in play.start():
+            play.returns(call, duration_us=5 * SECOND)
+    assert ended(play) == (Status.STOPPED, "running_s")
+    assert play.count(ev.ModelRequested) == 1
 
 
 def test_a_tool_that_costs_more_than_is_left_is_not_run() -> None:

@@ -196,7 +196,8 @@ def _bound(state: RunState, name: str) -> tuple[int, int]:
 def _progress(state: RunState) -> Action | None:
     over = state.guard.stale - state.limits.no_progress
     if over >= STOP:
-        if state.created is not None and state.created.on_loop == "ask":
+        created = state.created
+        if created is not None and created.on_loop == "ask" and created.approvals == "ask":
             return append(ev.InputRequested(n=state.requests + 1, question=LOOP_QUESTION))
         return _limit("no_progress", state.limits.no_progress, state.guard.stale)
     if over == BLOCK and state.guard.rung < BLOCK:

@@ -20,6 +20,7 @@ from cairn.core.state import (
     RunState,
     add_message,
     is_open,
+    mended_before,
     repair_subject,
     results_message,
 )
@@ -128,8 +129,9 @@ def _rejected(state: RunState, entry: ev.Entry, event: ev.ToolRejected) -> RunSt
         raise IllegalTransition(f"{state.run}: whether {call.id} was executed is unknown")
     if event.kind == "invalid":
         subject = repair_subject(call, event.error_class)
-        repairs = {**state.repairs, subject: state.repairs.get(subject, 0) + 1}
+        repairs = {**state.repairs, subject: mended_before(state, subject) + 1}
         state = replace(state, repairs=repairs)
+        call = replace(call, invalid=True)
     if event.kind == "limit":
         state = replace(state, excess=state.excess or event.rule)
     if event.disposition == "end":

@@ -15,7 +15,7 @@ from cairn.core.messages import Record
 from cairn.core.names import unknown_tool_message
 from cairn.core.policy import Verdict
 from cairn.core.rules import Problem, Rules, ToolSpec
-from cairn.core.state import Call, RunState, repair_subject
+from cairn.core.state import Call, RunState, mended_before, repair_subject
 from cairn.errors import ErrorClass
 
 BLOCK_RUNG = 1
@@ -110,7 +110,7 @@ def _authorise(state: RunState, spec: ToolSpec, arguments: dict[str, Any], rules
 def _invalid(
     state: RunState, call: Call, rules: Rules, error_class: ErrorClass, message: str
 ) -> ev.ToolRejected:
-    mended = state.repairs.get(repair_subject(call, error_class), 0)
+    mended = mended_before(state, repair_subject(call, error_class))
     possible = {"repair", "end"} if mended < rules.repairs else {"end"}
     tries = {f"{error_class.value}:repair": mended}
     rung = rules.ladder.choose(error_class, tries, frozenset(possible))

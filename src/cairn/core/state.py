@@ -56,6 +56,8 @@ class Call(Record):
     not_before: int = 0
     reason: str = ""
     """Why it is unknown, or what a probe said of it."""
+    invalid: bool = False
+    """It was rejected because it could not be understood."""
     doubt: bool = False
     """An attempt that may have had its effect was never settled, though later ones may be."""
     result: str = ""
@@ -258,9 +260,18 @@ def _times(call: Call) -> int:
 NO_TOOL = "no such tool"
 
 
-def repair_subject(call: Call, error_class: ErrorClass) -> str:
+def repair_subject(call: Call, error_class: ErrorClass | None) -> str:
     """Under which name the mending of a call is counted in `RunState.repairs`."""
     return NO_TOOL if error_class is ErrorClass.UNKNOWN_TOOL else f"tool:{call.name}"
+
+
+def mended_before(state: RunState, subject: str) -> int:
+    """How often it was mended in the turns before this one: a reply is told of once."""
+    now = any(
+        call.invalid and repair_subject(call, call.error_class) == subject
+        for call in state.calls.values()
+    )
+    return max(state.repairs.get(subject, 0) - now, 0)
 
 
 def transcript(state: RunState) -> tuple[Message, ...]:
