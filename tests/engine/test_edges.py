@@ -529,3 +529,28 @@ def test_a_run_that_falls_between_two_others_of_its_session_is_not_left_out():
         assert texts(model.last) == ["first", "second"]
 
     asyncio.run(main())
+
+
+def test_giving_a_run_back_does_not_hide_news_that_came_at_that_moment():
+    """The row that workers look at says what the last word said, whoever wrote last."""
+
+    async def main():
+        ledger, watched = Ledger(), Watched()
+        tools = [writer(ledger)]
+        rt = runtime([call("pay", n=1), "done"], tools, store=watched, policy=DEFAULT_POLICY)
+        await rt.run_async("a", "t", id="r")
+        decided = []
+
+        async def approve_just_before(name, *args, **kwargs):
+            if name == "append" and kwargs.get("release") and not args[2] and not decided:
+                decided.append(await rt.client.approve("r/1"))
+
+        watched.before = approve_just_before
+        await advance(watched, "r", rt.host)
+        assert decided
+        assert (await watched.info("r")).status == "running"
+        assert await watched.runnable(["a"], rt.host.clock.now_us()) == ["r"]
+        await rt.work_async(until_idle=True)
+        assert ledger.lines == ["pay 1"]
+
+    asyncio.run(main())

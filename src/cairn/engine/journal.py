@@ -99,10 +99,10 @@ class OpenJournal:
         busy = 0
         while self._entries or (release and not self._released):
             entries, state = self._entries, self.state
+            # without events of our own the row stands as others left it: they may have news
+            index = index_of(state) if entries else None
             try:
-                await self._store.append(
-                    state.run, self._epoch, entries, index_of(state), release=release
-                )
+                await self._store.append(state.run, self._epoch, entries, index, release=release)
             except Moved:
                 intact = await self._catch_up() and intact
                 if release:
