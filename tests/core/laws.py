@@ -76,6 +76,7 @@ class Laws:
     over_tokens: int = 0
     over_usd: int = 0
     errors: int = 0
+    running_us: int = 0
     stale: int = 0
     queued: set[int] = field(default_factory=set)
 
@@ -87,6 +88,11 @@ class Laws:
         if self.over:
             late = (ev.ToolLate, ev.ToolResolved, ev.RunForked)
             assert isinstance(event, late), f"{event.NAME} after the end"
+        for duration in ("latency_us", "duration_us"):
+            self.running_us += getattr(event, duration, 0)
+        if isinstance(event, ev.ModelRequested) or getattr(event, "attempt", 0) == 1:
+            bound = self.limits.running_s * 1_000_000
+            assert self.running_us < bound or isinstance(event, ev.StepStarted)
         if isinstance(event, WORK):
             assert not self.paused, f"{event.NAME} while paused"
             assert not self.ending, f"{event.NAME} although the run is ending"
@@ -116,7 +122,7 @@ class Laws:
         self.limits = event.limits or self.limits
         self.paused = self.ending = self.over = False
         self.steps = self.first_starts = self.tokens = self.micro_usd = self.errors = 0
-        self.over_tokens = self.over_usd = 0
+        self.over_tokens = self.over_usd = self.running_us = 0
 
     def _run_pause_requested(self, entry: ev.Entry, event: ev.Event, rules: Rules) -> None:
         self.paused = True
@@ -173,6 +179,9 @@ class Laws:
         self.request = None
 
     def _model_failed(self, entry: ev.Entry, event: ev.ModelFailed, rules: Rules) -> None:
+        if event.lost and self.request is not None:
+            assert event.usage.tokens == self.request.reserved.tokens
+            assert event.usage.micro_usd == self.request.reserved.micro_usd
         self._charge(event.usage)
         self.ending |= event.disposition == "end"
 

@@ -255,6 +255,11 @@ def test_a_row_removed_added_or_put_elsewhere_is_found(name: str) -> None:
         check_chain("r1", TAMPERED[name])
 
 
+def test_a_missing_row_is_named_as_missing_and_not_as_changed() -> None:
+    with pytest.raises(CorruptJournal, match="event 3 is missing"):
+        check_chain("r1", TAMPERED["a row is missing"])
+
+
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_change_to_any_field_of_a_row_is_found(name: str) -> None:
     changed = [*ROWS[:2], replace(ROWS[2], **CHANGED[name]), *ROWS[3:]]

@@ -385,6 +385,13 @@ def test_a_dead_process_opens_that_verdict_at_once() -> None:
     assert play.call("c1").not_before == play.now + 5 * SECOND  # the tool's own settling time
 
 
+def test_a_call_at_work_is_not_resolved_but_the_refusal_says_what_to_do() -> None:
+    play = granted()
+    play.start()
+    with pytest.raises(Refused, match="at work"):
+        play.submit(cmd.Resolve(call="c1", verdict="happened"))
+
+
 def test_a_verdict_with_a_result_is_what_the_model_reads() -> None:
     play = in_doubt()
     play.submit(cmd.Resolve(call="c1", verdict="happened", result=raw("mail 17 is out")))

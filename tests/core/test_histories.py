@@ -312,6 +312,22 @@ def test_runs_start_with_histories_of_their_own() -> None:
     assert other.messages._items == []
 
 
+class Raced(list[int]):
+    """A list to which another thread adds at the very moment we do."""
+
+    def append(self, item: int) -> None:
+        super().append(99)
+        super().append(item)
+
+
+def test_two_threads_that_go_on_from_one_history_at_the_same_moment_get_each_their_own() -> None:
+    history = History([1, 2])
+    history._items = Raced([1, 2])
+    new = history.added(3)
+    assert list(new) == [1, 2, 3]
+    assert list(history) == [1, 2]
+
+
 def test_growing_a_history_copies_nothing() -> None:
     history: History[int] = History()
     history = history.added(0)

@@ -182,6 +182,22 @@ def test_a_row_that_cannot_be_followed_is_refused_when_it_is_written(
         Ladder(rows={error_class: (Rung(disposition=disposition),)})
 
 
+def test_a_row_for_a_class_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no such class"):
+        Ladder(rows={"flood": (Rung(disposition="end"),)})
+
+
+def test_a_retry_can_be_put_off_by_somebody_who_knows_better() -> None:
+    play = Play(rules_of(tool("find")))
+    play.calls("find")
+    event = play.raises("c1", E.TOOL_UNAVAILABLE)
+    play.add(ev.RetryScheduled(subject="c1", at=event.retry_at + SECOND))
+    play.now = event.retry_at
+    assert play.start() == []
+    play.now += SECOND
+    assert play.start() == ["c1"]
+
+
 def test_the_refusal_says_what_may_be_written_instead() -> None:
     with pytest.raises(ConfigError) as refused:
         Ladder(rows={E.AUTH: (Rung(disposition="takeover"),)})

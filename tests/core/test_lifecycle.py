@@ -156,6 +156,16 @@ def test_every_status_can_be_left_for_an_end_and_no_end_can_be_left() -> None:
     assert {since for since, to in MOVES if to is Status.COMPLETED} == {Status.RUNNING}
 
 
+def test_a_change_of_status_that_stands_in_no_table_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = Play(RULES).state
+    monkeypatch.setattr("cairn.core.evolve.MOVES", frozenset())
+    with pytest.raises(IllegalTransition, match="from queued to running"):
+        attempt(state, EVENTS[ev.ModelRequested], step=1)
+    assert attempt(state, EVENTS[ev.InputQueued]).status is Status.QUEUED
+
+
 def test_type_numbers_and_names_never_change() -> None:
     found = {number: (kind.NAME, kind.V) for number, kind in sorted(ev.EVENTS.items())}
     assert found == {
@@ -376,6 +386,21 @@ def asked(status: CallStatus, event: ev.Event, *, step: int = 1) -> tuple[Play, 
     return with_call(status), event, step
 
 
+def interrupting() -> tuple[Play, ev.Event, int]:
+    """A message that is queued, and would be given while a call is at work."""
+    play = with_call(CallStatus.STARTED)
+    play.submit(cmd.Queue(parts=(Text("and hurry"),)))
+    return play, ev.InputGiven(seqs=(play.state.seq,)), 0
+
+
+def unanswered() -> Play:
+    """A run that goes on after a reply that was empty."""
+    play = Play(RULES)
+    play.says("")
+    assert play.state.status is Status.RUNNING
+    return play
+
+
 C = CallStatus
 CONTRADICTIONS: dict[str, tuple[Play, ev.Event, int]] = {
     "a call is started without a verdict": asked(C.REQUESTED, started(rule="")),
@@ -395,7 +420,7 @@ CONTRADICTIONS: dict[str, tuple[Play, ev.Event, int]] = {
         C.STARTED, ev.ModelRequested(model="m", reserved=ROOM), step=2
     ),
     "a task starts while a call is open": asked(C.STARTED, ev.StepStarted(name="t"), step=2),
-    "a message lands between a call and its answer": asked(C.STARTED, ev.InputGiven(seqs=(1,))),
+    "a message lands between a call and its answer": interrupting(),
     "the guard speaks between a call and its answer": asked(
         C.STARTED, EVENTS[ev.LimitWarned], step=0
     ),
@@ -430,7 +455,8 @@ CONTRADICTIONS: dict[str, tuple[Play, ev.Event, int]] = {
         1,
     ),
     "the end with a request in flight": (in_status(Status.RUNNING), ev.RunCancelled(), 0),
-    "success without an answer": (Play(RULES), ev.RunCompleted(answer=0), 0),
+    "success without an answer": (unanswered(), ev.RunCompleted(answer=0), 0),
+    "success with an answer that was not the last": (unanswered(), ev.RunCompleted(answer=3), 0),
     "a reply nobody asked for": (Play(RULES), EVENTS[ev.ModelCompleted], 1),
     "a rejection of an answer that is not there": (Play(RULES), EVENTS[ev.ModelRejected], 1),
     "a message is given that was not queued": (Play(RULES), ev.InputGiven(seqs=(1,)), 0),

@@ -25,7 +25,7 @@ from cairn.core.messages import Text
 from cairn.core.outcomes import Reply
 from cairn.core.policy import Policy
 from cairn.core.rules import ModelSpec
-from cairn.errors import ErrorClass
+from cairn.errors import ConfigError, ErrorClass
 
 USD = 1_000_000
 PRICE = Price(input=2 * USD, output=10 * USD)
@@ -152,6 +152,23 @@ def test_narrowed_limits_are_the_stricter_of_the_two_field_by_field() -> None:
     narrowed = Limits(steps=10, tokens=500).narrowed(Limits(steps=20, calls=3))
     assert (narrowed.steps, narrowed.tokens, narrowed.calls) == (10, 500, 3)
     assert narrowed == Limits(steps=20, calls=3).narrowed(Limits(steps=10, tokens=500))
+
+
+def test_a_mapping_narrows_or_changes_only_the_bounds_it_names() -> None:
+    limits = Limits(steps=10, calls=5)
+    assert limits.narrowed({"steps": 20, "calls": 2}) == Limits(steps=10, calls=2)
+    assert limits.changed({"steps": 20}) == Limits(steps=20, calls=5)
+    assert limits.changed(Limits()) == Limits()
+
+
+@pytest.mark.parametrize("named", [{"step": 1}, {"steps": -1}, {"steps": 1.5}, {"steps": True}])
+def test_a_bound_that_is_none_is_refused_by_its_name(named: Any) -> None:
+    for narrow in (Limits().narrowed, Limits().changed):
+        with pytest.raises(ConfigError, match=r"limits\.step"):
+            narrow(named)
+    if "steps" in named:
+        with pytest.raises(ConfigError):
+            Limits(**named)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from cairn.core.index import Pending, index_of, pending_of
 from cairn.core.ladder import Ladder, Rung
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Limits
-from cairn.core.messages import Source
+from cairn.core.messages import Principal, Source
 from cairn.core.report import SHOWN, cited, summary
-from cairn.core.state import waits, wake_at
+from cairn.core.state import RunState, waits, wake_at
 from cairn.errors import ErrorClass
 
 E = ErrorClass
@@ -71,6 +71,24 @@ def test_a_call_a_person_must_settle_is_named_by_its_call(
     assert (item.id, item.kind) == ("r1/c1", kind)
     assert waits(play.state) == {kind}
     assert "cairn resolve r1/c1" in str(item)
+
+
+def test_a_question_of_the_runtime_itself_is_listed_too() -> None:
+    play = Play(RULES, on_loop="ask", limits=Limits(no_progress=1))
+    while not play.state.question:
+        for call in play.calls("find"):
+            play.returns(call, "same")
+        play.settle()
+    (item,) = pending_of(play.state)
+    assert (item.id, item.kind, item.call) == ("r1/1", "input", "")
+    assert index_of(play.state).waits == ("input",)
+
+
+def test_a_state_says_who_works_for_whom() -> None:
+    nobody = RunState(run="r1")
+    assert (nobody.agent, nobody.principal.id) == ("", "local")
+    play = Play(RULES, agent="shop", principal=Principal(id="anne"))
+    assert (play.state.agent, play.state.principal.id) == ("shop", "anne")
 
 
 def test_every_kind_of_waiting_says_how_to_end_it() -> None:
@@ -180,7 +198,9 @@ def test_the_first_line_says_how_the_run_ended_and_over_what(
 def test_the_first_line_of_a_living_run_is_its_status() -> None:
     play = Play(RULES)
     assert words(play) == {"Run r1": "queued."}
-    play.one_turn("mail", {})
+    play.calls("mail")
+    assert words(play)["At work"] == "mail (c1)"
+    play.returns("c1")
     play.says("done")
     play.settle()
     assert words(play)["Run r1"] == "completed."
