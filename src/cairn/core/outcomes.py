@@ -19,6 +19,8 @@ from cairn.errors import ErrorClass
 
 EXCERPT = 2_000
 CUT = frozenset({"length", "max_tokens", "max_output_tokens", "incomplete"})
+UNANSWERED = frozenset({ErrorClass.CANCELLED, ErrorClass.TIMEOUT, ErrorClass.STREAM_INTERRUPTED})
+"""Ends of a request that say nothing of what it used, so that its reservation is charged."""
 REFUSED = frozenset({"content_filter", "refusal", "safety", "blocked"})
 
 
@@ -82,7 +84,6 @@ def model_outcome(
 
 def lost_model(state: RunState, rules: Rules) -> ev.ModelFailed:
     """The event for a request whose process died: charged at its reservation."""
-    reserved = state.request.reserved if state.request is not None else None
     rung = rules.ladder.choose(
         ErrorClass.STREAM_INTERRUPTED, state.tries, frozenset({"retry", "end"})
     )
@@ -91,13 +92,19 @@ def lost_model(state: RunState, rules: Rules) -> ev.ModelFailed:
         message="the process died before the reply came",
         disposition=rung.disposition,
         lost=True,
-        usage=Usage(
-            input_tokens=reserved.input_tokens,
-            output_tokens=reserved.output_tokens,
-            micro_usd=reserved.micro_usd,
-        )
-        if reserved
-        else Usage(),
+        usage=_reserved(state),
+    )
+
+
+def _reserved(state: RunState) -> Usage:
+    """All that the open request may have used: what is charged when nobody knows."""
+    if state.request is None:
+        return Usage()
+    reserved = state.request.reserved
+    return Usage(
+        input_tokens=reserved.input_tokens,
+        output_tokens=reserved.output_tokens,
+        micro_usd=reserved.micro_usd,
     )
 
 
@@ -162,6 +169,7 @@ def _fault(
         message=clean(fault.message)[:EXCERPT],
         disposition=rung.disposition,
         note=f"[runtime] {clean(fault.message)[:EXCERPT]}" if rung.disposition == "repair" else "",
+        usage=_reserved(state) if fault.error_class in UNANSWERED else Usage(),
         latency_us=latency_us,
         retry_at=retry_at,
         request_id=fault.request_id,

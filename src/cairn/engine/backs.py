@@ -10,7 +10,6 @@ import msgspec
 from cairn.agent import Crew
 from cairn.core import events as ev
 from cairn.core.lifecycle import CallStatus
-from cairn.core.limits import Usage
 from cairn.core.messages import Record, Source, clean
 from cairn.core.outcomes import Fault, Reply, model_outcome, tool_failed, tool_unknown
 from cairn.core.rules import ToolSpec
@@ -119,17 +118,6 @@ def _model(
     event = model_outcome(state, crew.rules, back.outcome, now, back.latency_us, jitter)
     if back.discard is not None and isinstance(event, ev.ModelFailed):
         back.discard()
-    cancelled = isinstance(back.outcome, Fault) and (
-        back.outcome.error_class is ErrorClass.CANCELLED
-    )
-    if cancelled and state.request is not None and isinstance(event, ev.ModelFailed):
-        reserved = state.request.reserved  # no outcome is known, so all of it is charged
-        usage = Usage(
-            input_tokens=reserved.input_tokens,
-            output_tokens=reserved.output_tokens,
-            micro_usd=reserved.micro_usd,
-        )
-        return msgspec.structs.replace(event, usage=usage)
     return event
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from math import ceil
 from typing import Any
 
 from cairn.agent import Answer, Crew
@@ -69,7 +70,7 @@ class ModelCall:
                 Fault(
                     error_class=error.error_class,
                     message=str(error),
-                    retry_after_us=int((error.retry_after_s or 0) * 1e6),
+                    retry_after_us=ceil((error.retry_after_s or 0) * 1e6),
                     request_id=clean(error.request_id),
                 )
             )
