@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cairn.core.events import Entry
     from cairn.core.ladder import Ladder, Rung
     from cairn.core.limits import Limits, Price, Usage
-    from cairn.core.messages import Principal, Source, Text
+    from cairn.core.messages import Blob, Principal, Source, Text, Uri
     from cairn.core.policy import Policy
     from cairn.engine.result import Run
     from cairn.errors import (
@@ -46,7 +46,7 @@ _HOMES = {
     "cairn.core.events": ("Entry",),
     "cairn.core.ladder": ("Ladder", "Rung"),
     "cairn.core.limits": ("Limits", "Price", "Usage"),
-    "cairn.core.messages": ("Principal", "Source", "Text"),
+    "cairn.core.messages": ("Blob", "Principal", "Source", "Text", "Uri"),
     "cairn.core.policy": ("Policy",),
     "cairn.engine.result": ("Run",),
     "cairn.errors": (
@@ -81,6 +81,7 @@ __all__ = [
     "UNKNOWN",
     "Agent",
     "Answer",
+    "Blob",
     "Briefing",
     "CairnError",
     "ConfigError",
@@ -115,6 +116,7 @@ __all__ = [
     "UnknownAgent",
     "UnknownRun",
     "Unsure",
+    "Uri",
     "Usage",
     "__version__",
     "call",

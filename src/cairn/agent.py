@@ -12,7 +12,7 @@ import msgspec
 
 from cairn.core.events import TaskKind
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
-from cairn.core.limits import Limits, estimate_tokens
+from cairn.core.limits import WORST_CASE, Limits, Price, estimate_tokens
 from cairn.core.messages import Principal, Record
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.rules import ModelSpec, Rules
@@ -24,6 +24,8 @@ from cairn.tools.tool import Tool
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 KINDS = ("query", "generate", "operate")
+TOOL_CHOICES = ("auto", "none", "required")
+DEFAULT_TIMEOUT_S = 120.0
 BUILTINS = ("ask_user", "update_plan", "read_artifact")
 
 
@@ -69,6 +71,8 @@ class Agent:
         repairs: How often in a run the answer, what one check found, or (in a row) the
             arguments of one tool may be mended.
         approval_days: How long a request for approval stays open.
+        tool_choice: What the model is told about calling until it has made its first call:
+            `auto`, `required`, `none` or the name of a tool.
 
     Raises:
         ConfigError: a value is not usable; the message names it and the fix.
@@ -90,6 +94,7 @@ class Agent:
         builtins: Sequence[str] = BUILTINS,
         repairs: int = 3,
         approval_days: float = 7.0,
+        tool_choice: str = "auto",
     ) -> None:
         _check_name(name)
         where = f"Agent({name!r})"
@@ -128,6 +133,10 @@ class Agent:
             )
         offered = tools if isinstance(tools, list | tuple) else [tools]
         self.tools: dict[str, Tool[..., Any]] = collect([*offered, *_builtin(wanted)])
+        fine = tool_choice in TOOL_CHOICES or tool_choice in self.tools
+        fix = f"Use {', '.join(TOOL_CHOICES)} or the name of one of its tools"
+        _require(fine, where, "tool_choice", tool_choice, fix)
+        self.tool_choice = tool_choice
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, tools={sorted(self.tools)})"
@@ -209,8 +218,19 @@ def _unfenced(text: str) -> str:
     return stripped
 
 
-def prepare(agent: Agent, policy: Policy = DEFAULT_POLICY, ladder: Ladder = DEFAULT_LADDER) -> Crew:
+def prepare(
+    agent: Agent,
+    policy: Policy = DEFAULT_POLICY,
+    ladder: Ladder = DEFAULT_LADDER,
+    unknown_price: Price = WORST_CASE,
+) -> Crew:
     """The agent's rules under a deployment's policy and ladder.
+
+    Args:
+        agent: Who works.
+        policy: What may run unasked.
+        ladder: What is done about each class of fault.
+        unknown_price: What a model is counted at whose price nobody knows.
 
     Raises:
         ConfigError: a model string cannot be found, or a fallback tool is not on offer.
@@ -230,10 +250,7 @@ def prepare(agent: Agent, policy: Policy = DEFAULT_POLICY, ladder: Ladder = DEFA
     text = agent.instructions if isinstance(agent.instructions, str) else ""
     rules = Rules(
         tools=specs,
-        models=tuple(
-            ModelSpec(name=m.name, price=m.price, window=m.window, max_output=m.max_output)
-            for m in models
-        ),
+        models=tuple(_spec_of(m, unknown_price) for m in models),
         policy=policy,
         ladder=ladder,
         check_answer=output.problem if output else None,
@@ -243,8 +260,21 @@ def prepare(agent: Agent, policy: Policy = DEFAULT_POLICY, ladder: Ladder = DEFA
         approval_ttl_us=agent.approval_us,
         repairs=agent.repairs,
         output_mode="schema" if output else "text",
+        tool_choice=agent.tool_choice,
     )
     return Crew(agent=agent, rules=rules, models=models, schemas=schemas, output=output)
+
+
+def _spec_of(model: Model, unknown_price: Price) -> ModelSpec:
+    timeout_s = getattr(model, "timeout_s", DEFAULT_TIMEOUT_S)
+    return ModelSpec(
+        name=model.name,
+        price=unknown_price if model.price is None else model.price,
+        window=model.window,
+        max_output=model.max_output,
+        timeout_us=round(timeout_s * 1_000_000),
+        takes_tools=getattr(model, "takes_tools", True),
+    )
 
 
 async def brief(agent: Agent, briefing: Briefing) -> str:

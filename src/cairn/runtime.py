@@ -18,7 +18,7 @@ from cairn.core import commands as cmd
 from cairn.core.events import Entry, TaskKind
 from cairn.core.index import Pending
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
-from cairn.core.limits import Limits
+from cairn.core.limits import WORST_CASE, Limits, Price
 from cairn.core.messages import Part, Principal, clean
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.state import RunState
@@ -47,7 +47,8 @@ from cairn.tools.results import to_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Given = str | Part | list[Part] | tuple[Part, ...]
+Piece = str | Path | Part
+Given = Piece | list[Piece] | tuple[Piece, ...]
 NOTHING = object()
 log = logging.getLogger("cairn")
 LOCAL = Principal()
@@ -79,6 +80,7 @@ class Runtime:
         on_wait: Told, at least once, when a run waits for people: a function of a `Run`, a
             command as a list of arguments (JSON on its input), or a URL.
         durability: `full` survives power loss; `process` survives the death of the process only.
+        unknown_price: What a model is counted at whose price nobody knows.
         clock: Where time comes from.
 
     Raises:
@@ -86,7 +88,7 @@ class Runtime:
         UnsupportedStore, SchemaTooNew: the file cannot be used.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every option by its name, each with a default
         self,
         store: str | Path | Store = "cairn.db",
         agents: Sequence[Agent] = (),
@@ -96,6 +98,7 @@ class Runtime:
         ladder: Ladder = DEFAULT_LADDER,
         on_wait: OnWait | None = None,
         durability: Literal["full", "process"] = "full",
+        unknown_price: Price = WORST_CASE,
         clock: Clock | None = None,
     ) -> None:
         crew = check_deployment(agents, policy, ladder)
@@ -104,7 +107,9 @@ class Runtime:
         self.store: Store = (
             open_store(store, durability=durability) if isinstance(store, str | Path) else store
         )
-        deployment = Deployment(policy=policy, ladder=ladder, deps=deps)
+        deployment = Deployment(
+            policy=policy, ladder=ladder, deps=deps, unknown_price=unknown_price
+        )
         self.host = Host({a.name: a for a in crew}, deployment, clock)
         self.client = Client(self.store, self.host.clock)
         self._driven: dict[str, asyncio.Task[Any]] = {}

@@ -17,6 +17,7 @@ from cairn.core.evolve import evolve, fold
 from cairn.core.limits import Limits, Usage
 from cairn.core.messages import Part, Text, parse_object
 from cairn.core.outcomes import (
+    Called,
     Fault,
     Reply,
     lost_events,
@@ -74,14 +75,14 @@ def raw(value: Any) -> msgspec.Raw:
 Asked = str | tuple[str, Any] | tuple[str, Any, str]
 
 
-def wanted(asked: Asked) -> tuple[str, str, str]:
+def wanted(asked: Asked) -> Called:
     """A call as an adapter hands it in; arguments may be given as a value or as exact text."""
     if isinstance(asked, str):
-        return asked, "{}", ""
+        return Called(name=asked)
     name, arguments, *rest = asked
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
-    return name, arguments, rest[0] if rest else ""
+    return Called(name=name, arguments=arguments, alias=rest[0] if rest else "")
 
 
 class Play:

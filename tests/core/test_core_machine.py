@@ -17,7 +17,7 @@ from cairn.core import commands as cmd
 from cairn.core.lifecycle import CallStatus
 from cairn.core.limits import Usage
 from cairn.core.messages import Reasoning, Text
-from cairn.core.outcomes import Fault, Reply
+from cairn.core.outcomes import Called, Fault, Reply
 from cairn.core.state import wake_at
 from cairn.errors import ErrorClass
 
@@ -25,8 +25,11 @@ Landing = tuple[str, Any]
 arguments = st.sampled_from(
     ('{"a": 1}', '{"a":2}', '{"a":1,"b":[]}', "", "null", "[1]", '{"a":', '{"question":"which?"}')
 )
-asked = st.tuples(
-    st.sampled_from((*NAMES, *NAMES, "find_", "")), arguments, st.sampled_from(("", "x1"))
+asked = st.builds(
+    Called,
+    name=st.sampled_from((*NAMES, *NAMES, "find_", "")),
+    arguments=arguments,
+    alias=st.sampled_from(("", "x1")),
 )
 usages = st.builds(
     Usage,
@@ -36,8 +39,10 @@ usages = st.builds(
     micro_usd=st.integers(0, 50),
 )
 texts = st.sampled_from(("Done.", "All is bad.", "See [s1] and [s2].", "完成了。", " "))
-good_calls = st.tuples(
-    st.sampled_from(NAMES), st.sampled_from(('{"a":1,"question":"?"}', '{"a":2}')), st.just("")
+good_calls = st.builds(
+    Called,
+    name=st.sampled_from(NAMES),
+    arguments=st.sampled_from(('{"a":1,"question":"?"}', '{"a":2}')),
 )
 answers = st.builds(Reply, parts=st.builds(Text, texts).map(lambda text: (text,)), usage=usages)
 working = st.builds(
@@ -121,7 +126,9 @@ class CoreMachine(RuleBasedStateMachine):
     def go_round(self, name: str, turns: int) -> None:
         """The model calls the same tool over and over, and it brings the same each time."""
         for _ in range(turns * 3):
-            self.world.act(("returned", "same"), Reply(calls=((name, '{"a":1}', ""),)))
+            self.world.act(
+                ("returned", "same"), Reply(calls=(Called(name=name, arguments='{"a":1}'),))
+            )
 
     @precondition(lambda self: self.world.play.state.status in RETRIABLE)
     @rule()

@@ -13,7 +13,7 @@ from cairn.core import commands as cmd
 from cairn.core.lifecycle import CallStatus, Status
 from cairn.core.limits import Usage
 from cairn.core.messages import Text
-from cairn.core.outcomes import Fault, Reply
+from cairn.core.outcomes import Called, Fault, Reply
 from cairn.core.state import wake_at
 from cairn.errors import ErrorClass
 
@@ -49,7 +49,10 @@ class Chance:
             return Reply(parts=(Text(chance.choice(TEXTS)),), usage=usage)
         weights = (12, 9, 2, 1, 1, 1)
         calls = tuple(
-            (chance.choice((*NAMES, "find_")), chance.choices(ARGUMENTS, weights)[0], "")
+            Called(
+                name=chance.choice((*NAMES, "find_")),
+                arguments=chance.choices(ARGUMENTS, weights)[0],
+            )
             for _ in range(chance.choice((1, 1, 2, 3, 6)))
         )
         finish = "length" if dice > 0.98 else "tool_calls"

@@ -1,7 +1,9 @@
 """Everything is bounded: reserved before the work, settled after, and the end names the bound."""
 
+import itertools
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,12 +19,13 @@ from cairn.core.limits import (
     Limits,
     Price,
     Reservation,
+    Tier,
     Usage,
     estimate_tokens,
     reserve,
 )
 from cairn.core.messages import Text
-from cairn.core.outcomes import Reply
+from cairn.core.outcomes import Called, Reply
 from cairn.core.policy import Policy
 from cairn.core.rules import ModelSpec
 from cairn.errors import ConfigError, ErrorClass
@@ -190,6 +193,170 @@ def test_a_wide_letter_counts_as_a_token_and_a_latin_one_as_a_quarter(
     assert at_least <= estimate_tokens(text) <= at_most
 
 
+# ---------------------------------------------------------------- prices
+
+LONG = Price(
+    input=2 * USD,
+    output=10 * USD,
+    cached=USD // 2,
+    cache_write=3 * USD,
+    tiers=(
+        Tier(above=2_000, input=8 * USD, output=40 * USD, cached=2 * USD, cache_write=12 * USD),
+        Tier(above=1_000, input=4 * USD, output=15 * USD, cached=USD, cache_write=6 * USD),
+    ),
+)
+BUCKETS = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+RATE = st.integers(0, 10**9)
+NO_RATE = st.none()
+TIERS = st.lists(
+    st.builds(
+        Tier,
+        above=st.integers(0, 3_000),
+        input=RATE,
+        output=RATE,
+        cached=NO_RATE | RATE,
+        cache_write=NO_RATE | RATE,
+    ),
+    max_size=3,
+    unique_by=lambda tier: tier.above,
+).map(tuple)
+PRICES = st.builds(
+    Price, input=RATE, output=RATE, cached=NO_RATE | RATE, cache_write=NO_RATE | RATE, tiers=TIERS
+)
+
+
+@pytest.mark.parametrize(
+    ("usage", "cost"),
+    [
+        (Usage(input_tokens=1_000, output_tokens=10), 2_000 + 100),
+        (Usage(input_tokens=1_001, output_tokens=10), 4_004 + 150),
+        (Usage(input_tokens=1, cached_tokens=1_000, output_tokens=10), 4 + 1_000 + 150),
+        (Usage(cached_tokens=1_000, cache_write_tokens=1_001), 2_000 + 12_012),
+        (Usage(input_tokens=1_000, output_tokens=5_000, reasoning_tokens=5_000), 102_000),
+    ],
+)
+def test_all_input_decides_on_the_tier_and_the_tier_prices_the_whole_request(
+    usage: Usage, cost: int
+) -> None:
+    assert LONG.cost(usage) == cost
+
+
+def test_cached_tokens_cost_as_much_as_others_unless_the_price_says_otherwise() -> None:
+    usage = Usage(input_tokens=10, cached_tokens=20, cache_write_tokens=30)
+    assert PRICE.cost(usage) == 60 * 2
+    assert Price(input=2 * USD, cached=0, cache_write=0).cost(usage) == 20
+
+
+def test_a_cost_is_rounded_up_once_for_the_whole_request() -> None:
+    price = Price(input=1, output=1, cached=1)
+    assert price.cost(Usage(input_tokens=1, cached_tokens=1, output_tokens=1)) == 1
+    assert price.cost(Usage(input_tokens=500_000, output_tokens=500_000)) == 1
+    assert price.cost(Usage(input_tokens=500_000, output_tokens=500_001)) == 2
+    assert price.cost(Usage()) == 0
+
+
+def test_a_price_is_free_only_if_no_tier_costs_anything() -> None:
+    assert Price().free
+    assert not Price(cache_write=1).free
+    assert not Price(tiers=(Tier(above=10, input=0, output=1),)).free
+
+
+@pytest.mark.parametrize(
+    ("field", "build"),
+    [
+        ("price.input", lambda: Price(input=1.25)),  # type: ignore[arg-type]  # what users try
+        ("price.output", lambda: Price(output=-1)),
+        ("price.cached", lambda: Price(cached=True)),
+        ("price.cache_write", lambda: Tier(above=1, input=1, output=1, cache_write=-1)),
+        ("price.tiers.above", lambda: Tier(above=-1, input=1, output=1)),
+        ("price.tiers", lambda: Price(tiers=(Tier(above=1, input=1, output=1),) * 2)),
+    ],
+)
+def test_what_is_no_price_is_refused(field: str, build: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        build()
+    assert refused.value.field == field
+
+
+@given(price=PRICES, tokens=st.integers(0, 2_000), output=st.integers(256, 2_000), data=st.data())
+def test_a_request_within_its_reserved_tokens_never_costs_more_than_the_money_reserved(
+    price: Price, tokens: int, output: int, data: st.DataObject
+) -> None:
+    found = reserve(
+        input_tokens=tokens,
+        max_output=output,
+        price=price,
+        tokens_left=10**6,
+        micro_usd_left=data.draw(st.integers(0, 10**6) | st.just(10**9)),
+    )
+    if isinstance(found, str):
+        return
+    fed = data.draw(st.integers(0, found.input_tokens) | st.just(found.input_tokens))
+    cached = data.draw(st.integers(0, fed))
+    written = data.draw(st.integers(0, fed - cached))
+    said = data.draw(st.integers(0, found.output_tokens) | st.just(found.output_tokens))
+    thought = data.draw(st.integers(0, said))
+    used_up = Usage(
+        input_tokens=fed - cached - written,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        output_tokens=said - thought,
+        reasoning_tokens=thought,
+    )
+    assert price.cost(used_up) <= found.micro_usd
+
+
+def rising(price: Price) -> bool:
+    steps = [price, *sorted(price.tiers, key=lambda tier: tier.above)]
+    one = [Usage(input_tokens=1), Usage(cached_tokens=1), Usage(cache_write_tokens=1)]
+    one.append(Usage(output_tokens=1))
+    return all(
+        lower.exact(usage) <= upper.exact(usage)
+        for lower, upper in itertools.pairwise(steps)
+        for usage in one
+    )
+
+
+FLAT = st.builds(Price, input=RATE, output=RATE, cached=NO_RATE | RATE, cache_write=NO_RATE | RATE)
+
+
+@given(
+    price=FLAT | st.just(LONG) | PRICES.filter(rising),
+    usage=st.builds(Usage, **dict.fromkeys(BUCKETS, st.integers(0, 2_000))),
+    bucket=st.sampled_from((*BUCKETS, "reasoning_tokens")),
+    more=st.integers(0, 2_000),
+)
+def test_more_tokens_never_cost_less_while_tiers_rise(
+    price: Price, usage: Usage, bucket: str, more: int
+) -> None:
+    fuller = msgspec.structs.replace(usage, **{bucket: getattr(usage, bucket) + more})
+    assert price.cost(usage) <= price.cost(fuller)
+
+
+def test_a_cheaper_tier_makes_a_longer_request_cheaper_and_is_reserved_at_the_dearer_rate() -> None:
+    odd = Price(input=4 * USD, output=USD, tiers=(Tier(above=1_000, input=2 * USD, output=USD),))
+    assert odd.cost(Usage(input_tokens=1_001)) < odd.cost(Usage(input_tokens=1_000))
+    found = room(price=odd, input_tokens=1_000)
+    assert isinstance(found, Reservation)
+    assert found.micro_usd == 1_300 * 4 + 4_000
+
+
+@pytest.mark.parametrize(
+    ("tokens", "micro_usd"),
+    [
+        (769, 1_000 * 3 + 4_000 * 10),  # guarded 1000: no tier is exceeded
+        (770, 1_001 * 6 + 4_000 * 15),  # guarded 1001: input at what writing the cache costs
+        (1_539, 2_001 * 12 + 4_000 * 40),
+    ],
+)
+def test_a_reservation_takes_the_dearest_tier_and_bucket_its_input_can_reach(
+    tokens: int, micro_usd: int
+) -> None:
+    found = room(price=LONG, input_tokens=tokens)
+    assert isinstance(found, Reservation)
+    assert found.micro_usd == micro_usd
+
+
 # ---------------------------------------------------------------- in a run
 
 
@@ -327,12 +494,12 @@ def test_attempts_of_one_call_count_as_one_call() -> None:
 def test_running_time_is_the_sum_of_durations_and_waits_do_not_count() -> None:
     play = Play(rules_of(tool("find")), limits=Limits(running_s=10))
     play.ask()
-    play.outcome(Reply(calls=(("find", "{}", ""),)), latency_us=9 * SECOND)
+    play.outcome(Reply(calls=(Called(name="find", arguments="{}"),)), latency_us=9 * SECOND)
     (call,) = play.start()
     play.now += 3_600 * SECOND
     play.returns(call, duration_us=SECOND - 1)
     play.ask()
-    play.outcome(Reply(calls=(("find", "{}", ""),)), latency_us=1)
+    play.outcome(Reply(calls=(Called(name="find", arguments="{}"),)), latency_us=1)
     assert play.start() == []
     assert ended(play) == (Status.STOPPED, "running_s")
     assert play.state.spent.running_us == 10 * SECOND
@@ -348,7 +515,7 @@ def test_when_the_running_time_is_used_up_no_further_request_is_made(by: str) ->
         play.step()
         play.refuses("a total is missing", duration_us=5 * SECOND)
     else:
-        play.outcome(Reply(calls=(("find", "{}", ""),)), latency_us=slow)
+        play.outcome(Reply(calls=(Called(name="find", arguments="{}"),)), latency_us=slow)
         for call in play.start():
             play.returns(call, duration_us=5 * SECOND)
     assert ended(play) == (Status.STOPPED, "running_s")

@@ -23,7 +23,7 @@ from cairn.core.messages import (
     sendable,
     text_of,
 )
-from cairn.core.outcomes import CUT, REFUSED, Reply
+from cairn.core.outcomes import CUT, REFUSED, Called, Reply
 from cairn.core.rules import ModelSpec
 from cairn.errors import ErrorClass
 
@@ -226,7 +226,10 @@ def test_names_and_reasoning_are_cleaned_as_well() -> None:
     play = Play(RULES)
     play.ask()
     play.outcome(
-        Reply(parts=(Reasoning(content="a\0", opaque="sig"),), calls=(("fi\0nd", "{}", ""),))
+        Reply(
+            parts=(Reasoning(content="a\0", opaque="sig"),),
+            calls=(Called(name="fi\0nd", arguments="{}"),),
+        )
     )
     play.start()
     reasoning, call = play.last(ev.ModelCompleted).parts

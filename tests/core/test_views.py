@@ -15,7 +15,7 @@ from cairn.core.evolve import fold
 from cairn.core.lifecycle import CLOSED, MOVES, CallStatus, Status
 from cairn.core.limits import Limits, Usage
 from cairn.core.messages import PlanItem, Source, Text
-from cairn.core.outcomes import Reply
+from cairn.core.outcomes import Called, Reply
 from cairn.core.state import RunState
 from cairn.core.views import CallView, RunView, changes, timeline
 from cairn.core.views.words import money, short, span, words
@@ -452,6 +452,8 @@ def test_long_texts_are_cut_with_a_sign() -> None:
 def test_a_whole_reply_in_words_names_text_and_calls() -> None:
     play = Play(PAY)
     play.ask()
-    play.outcome(Reply(parts=(Text("let me look"),), calls=(("find", '{"q": 1}', ""),)))
+    play.outcome(
+        Reply(parts=(Text("let me look"),), calls=(Called(name="find", arguments='{"q": 1}'),))
+    )
     line = words(play.journal[-1].event)
     assert line.startswith('"let me look" · c1 find({"q": 1}) · 0 in, 0 out')

@@ -24,7 +24,7 @@ from cairn.core.evolve import fold
 from cairn.core.index import pending_of
 from cairn.core.limits import Limits, Price, Usage
 from cairn.core.messages import PlanItem, Principal, Reasoning, Source, Text
-from cairn.core.outcomes import Reply
+from cairn.core.outcomes import Called, Reply
 from cairn.core.policy import Policy
 from cairn.core.rules import ModelSpec
 from cairn.core.state import RunState
@@ -70,7 +70,10 @@ def answered() -> Play:
     )
     play.add(requested, action.step)
     said = (Reasoning(content="I should look it up.", opaque="sig=="), Text("Let me look."))
-    asked = (("search", '{"query": "Kapitel 3"}', "call_1"), ("grep", "null", "call_2"))
+    asked = (
+        Called(name="search", arguments='{"query": "Kapitel 3"}', alias="call_1"),
+        Called(name="grep", arguments="null", alias="call_2"),
+    )
     usage = Usage(input_tokens=900, cached_tokens=600, output_tokens=40, reasoning_tokens=12)
     play.outcome(Reply(parts=said, calls=asked, finish="tool_calls", usage=usage, request_id="q1"))
     play.start()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from cairn.core import events as ev
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Reservation
@@ -22,6 +24,8 @@ class AskModel(Record):
     attempt: int
     model: str
     reserved: Reservation
+    tool_choice: str = "auto"
+    output_mode: Literal["text", "schema", "action"] = "text"
 
 
 class StartCalls(Record):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cairn.core.messages import CallPart, Message, ResultPart, parse_object
+from cairn.core.messages import CallPart, Message, Reasoning, ResultPart, Text, parse_object
 from cairn.core.state import RunState
 
 
@@ -45,7 +45,7 @@ def faults(messages: Iterable[Message]) -> list[str]:
                 else:
                     found.append(f"answer {part.id} has no open call")
                 found.extend(_encoding(part.id, part.result))
-            elif hasattr(part, "content"):
+            elif isinstance(part, Text | Reasoning):
                 found.extend(_encoding(message.role, part.content))
     if open_calls:
         found.append(f"calls {', '.join(open_calls)} have no answer")

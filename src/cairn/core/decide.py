@@ -24,7 +24,7 @@ from cairn.core.decide_calls import next_for_calls
 from cairn.core.guard import BLOCK, HINT, STOP
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Limits, Reservation, reserve
-from cairn.core.rules import Rules
+from cairn.core.rules import ModelSpec, Rules
 from cairn.core.state import End, RunState
 from cairn.errors import ErrorClass
 
@@ -169,17 +169,32 @@ def _next_turn(state: RunState, rules: Rules) -> Action:
     )
     if isinstance(room, str):
         return _limit(room, *_bound(state, room))
-    return _ask(state, spec.name, room)
+    return _ask(state, rules, spec, room)
 
 
-def _ask(state: RunState, model: str, room: Reservation) -> AskModel:
+def _ask(state: RunState, rules: Rules, spec: ModelSpec, room: Reservation) -> AskModel:
     again = state.attempts > 0
+    by_action = bool(rules.offered) and not spec.takes_tools
     return AskModel(
         step=state.step if again else state.step + 1,
         attempt=state.attempts + 1,
-        model=model,
+        model=spec.name,
         reserved=room,
+        tool_choice=_tool_choice(state, rules),
+        output_mode="action" if by_action else rules.output_mode,
     )
+
+
+def _tool_choice(state: RunState, rules: Rules) -> str:
+    """What was asked for, until the first call: forced on, a model could never come to an end."""
+    wanted = rules.tool_choice
+    if wanted == "auto" or not rules.offered or state.last_call:
+        return "auto"
+    spec = rules.tools.get(wanted)
+    reads_only = state.created is not None and state.created.kind == "query"
+    if spec is not None and reads_only and spec.effect != "read":
+        return "auto"
+    return wanted
 
 
 def _bound(state: RunState, name: str) -> tuple[int, int]:

@@ -198,13 +198,14 @@ class ModelCompleted(Event):
     first_token_us: int = 0
     request_id: str = ""
     price: str = ""
+    model: str = ""  # which model answered, if not by the name it was asked under
+    measured: bool = True  # whether the provider said what it used; else the reservation stands
 
 
 class ModelFailed(Event):
-    """No usable reply; `disposition` says what the ladder does about it.
+    """No usable reply; `disposition` says what the ladder does, `note` what the model is told.
 
-    With `repair`, `note` is what the model is told. A call whose process died is charged at its
-    reservation, said by `usage`.
+    A call whose process died is charged at its reservation, said by `usage`.
     """
 
     TYPE = 32
@@ -217,8 +218,7 @@ class ModelFailed(Event):
     latency_us: int = 0
     retry_at: int = 0
     request_id: str = ""
-    lost: bool = False
-    """The process died inside the call; whether a reply came is not known."""
+    lost: bool = False  # the process died inside the call; whether a reply came is not known
 
 
 class ModelRejected(Event):

@@ -105,35 +105,132 @@ class Usage(Record):
         )
 
 
-class Price(Record):
-    """Price per million tokens, in millionths of a US dollar (so 1 USD is 1_000_000)."""
+class Rates(Record):
+    """Price per million tokens, in millionths of a US dollar (so 1 USD is 1_000_000).
+
+    Args:
+        input: Tokens that were neither read from the provider's cache nor written to it.
+        output: Tokens of the reply, reasoning included.
+        cached: Tokens read from the cache; None prices them as `input`.
+        cache_write: Tokens written to the cache; None prices them as `input`.
+
+    Raises:
+        ConfigError: a price is no whole number of 0 or more.
+    """
 
     input: int = 0
     output: int = 0
-    cached: int = 0
-    cache_write: int = 0
-    version: str = ""
+    cached: int | None = None
+    cache_write: int | None = None
 
-    def cost(self, usage: Usage) -> int:
-        """What `usage` costs, in millionths of a US dollar, rounded up."""
-        total = (
+    def __post_init__(self) -> None:
+        for field in ("input", "output", "cached", "cache_write"):
+            value = getattr(self, field)
+            if value is not None:
+                _check_rate(field, value)
+
+    @property
+    def dearest_input(self) -> int:
+        """The most that a token of input can cost, whatever its bucket."""
+        return max(self.input, self.cached or 0, self.cache_write or 0)
+
+    def exact(self, usage: Usage) -> int:
+        """What `usage` costs, in millionths of a micro-USD, so that nothing is rounded yet."""
+        cached = self.input if self.cached is None else self.cached
+        cache_write = self.input if self.cache_write is None else self.cache_write
+        return (
             usage.input_tokens * self.input
-            + usage.cached_tokens * self.cached
-            + usage.cache_write_tokens * self.cache_write
+            + usage.cached_tokens * cached
+            + usage.cache_write_tokens * cache_write
             + (usage.output_tokens + usage.reasoning_tokens) * self.output
         )
-        return -(-total // 1_000_000)
+
+
+class Tier(Rates, kw_only=True):
+    """What a whole request costs, its output too, when its input has more than `above` tokens.
+
+    All input counts towards `above`: fresh, cached and written to the cache.
+    """
+
+    above: int
+    input: int
+    output: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.above < 0:
+            raise ConfigError("price.tiers.above", f"{self.above} is no size", "Give 0 or more")
+
+
+class Price(Rates):
+    """What a model costs: rates per million tokens, and dearer ones for long requests.
+
+    Args:
+        tiers: Rates that replace the others in requests with more input, in any order; the one
+            with the highest `above` that a request exceeds prices all of it.
+        version: Where the price comes from; it is recorded with each reply.
+
+    Raises:
+        ConfigError: a price is no whole number of 0 or more, or two tiers begin at one size.
+    """
+
+    tiers: tuple[Tier, ...] = ()
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len({tier.above for tier in self.tiers}) < len(self.tiers):
+            raise ConfigError("price.tiers", "two of them begin at one size", "Keep one of them")
+
+    @property
+    def free(self) -> bool:
+        """Whether no token costs anything, whatever the request."""
+        return not any(rates.dearest_input or rates.output for rates in (self, *self.tiers))
+
+    def rates(self, input_tokens: int) -> Rates:
+        """The rates of a request with this much input, counted over all input buckets."""
+        exceeded = [tier for tier in self.tiers if tier.above < input_tokens]
+        return max(exceeded, key=lambda tier: tier.above) if exceeded else self
+
+    def dearest(self, input_tokens: int) -> tuple[int, int]:
+        """The most an input and an output token can cost in a request of at most this input.
+
+        A tier need not be dearer than what lies below it, so all that can apply are compared.
+        """
+        possible = (self, *(tier for tier in self.tiers if tier.above < input_tokens))
+        return max(r.dearest_input for r in possible), max(r.output for r in possible)
+
+    def cost(self, usage: Usage) -> int:
+        """What one request with this `usage` costs, in millionths of a US dollar, rounded up once.
+
+        More tokens never cost less as long as no tier is cheaper than what lies below it.
+        """
+        fed = usage.input_tokens + usage.cached_tokens + usage.cache_write_tokens
+        return -(-self.rates(fed).exact(usage) // 1_000_000)
+
+
+def _check_rate(field: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(
+            f"price.{field}",
+            f"{value!r} is no whole number of 0 or more",
+            "Prices are micro-USD per million tokens: 1.25 USD is 1_250_000",
+        )
 
 
 FREE = Price()
 WORST_CASE = Price(
-    input=30_000_000,
-    output=180_000_000,
-    cached=30_000_000,
-    cache_write=37_500_000,
+    input=150_000_000,
+    output=600_000_000,
+    cached=150_000_000,
+    cache_write=150_000_000,
     version="worst-case",
 )
-"""What an unknown price is counted at unless the deployment sets another (law 7)."""
+"""What an unknown price is counted at unless the deployment sets another (law 7).
+
+It is the dearest price in genai-prices of a model that reads and writes text (o1-pro, which has
+no rate of its own for cached tokens); a test keeps it so.
+"""
 
 
 class Reservation(Record):
@@ -154,7 +251,9 @@ def reserve(
 ) -> Reservation | str:
     """Set aside what a request may use, or name the limit that is reached.
 
-    The output limit is lowered until the reservation fits the rest; under
+    Input is reserved at its dearest bucket, and both sides at the dearest tier that the guarded
+    input can reach: a request that stays within the tokens reserved never costs more than the
+    money reserved. The output limit is lowered until the reservation fits the rest; under
     `MIN_OUTPUT_TOKENS` the limit counts as reached.
     """
     guarded = -(-input_tokens * SAFETY_TENTHS // 10)
@@ -162,15 +261,16 @@ def reserve(
     if room < MIN_OUTPUT_TOKENS:
         return "tokens"
     output = min(max_output, room)
-    input_cost = -(-guarded * price.input // 1_000_000)
-    if price.output > 0:
-        affordable = (micro_usd_left - input_cost) * 1_000_000 // price.output
+    input_price, output_price = price.dearest(guarded)
+    input_cost = -(-guarded * input_price // 1_000_000)
+    if output_price > 0:
+        affordable = (micro_usd_left - input_cost) * 1_000_000 // output_price
         if affordable < MIN_OUTPUT_TOKENS:
             return "micro_usd"
         output = min(output, affordable)
     elif input_cost > micro_usd_left:
         return "micro_usd"
-    cost = input_cost + -(-output * price.output // 1_000_000)
+    cost = input_cost + -(-output * output_price // 1_000_000)
     return Reservation(input_tokens=guarded, output_tokens=output, micro_usd=cost)
 
 

@@ -19,9 +19,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class Text(Record, tag_field="type", tag="text", kw_only=False):
-    """Plain text."""
+    """Plain text; `opaque` is what a provider wants back unchanged with it."""
 
     content: str
+    opaque: str = ""
 
 
 class Reasoning(Record, tag_field="type", tag="reasoning"):
@@ -34,7 +35,8 @@ class Reasoning(Record, tag_field="type", tag="reasoning"):
 class CallPart(Record, tag_field="type", tag="tool_call"):
     """A tool call as the model wrote it.
 
-    `after` names earlier calls of the same reply that must end before this one may start.
+    `after` names earlier calls of the same reply that must end before this one may start;
+    `opaque` is what a provider wants back unchanged.
     """
 
     id: str
@@ -42,6 +44,7 @@ class CallPart(Record, tag_field="type", tag="tool_call"):
     arguments: str = "{}"
     alias: str = ""
     after: tuple[str, ...] = ()
+    opaque: str = ""
 
 
 class ResultPart(Record, tag_field="type", tag="tool_call_response"):
@@ -52,7 +55,22 @@ class ResultPart(Record, tag_field="type", tag="tool_call_response"):
     ok: bool = True
 
 
-Part = Text | Reasoning | CallPart | ResultPart
+class Blob(Record, tag_field="type", tag="blob"):
+    """An image or another file, as its bytes."""
+
+    mime_type: str
+    content: bytes
+    name: str = ""
+
+
+class Uri(Record, tag_field="type", tag="uri"):
+    """An image or another file that the provider fetches by itself."""
+
+    uri: str
+    mime_type: str = ""
+
+
+Part = Text | Reasoning | CallPart | ResultPart | Blob | Uri
 
 
 class Message(Record):
@@ -164,4 +182,5 @@ def _safe(part: CallPart) -> CallPart:
         arguments=text if text.startswith("{") else "{}",
         alias=part.alias,
         after=part.after,
+        opaque=part.opaque,
     )

@@ -33,15 +33,29 @@ class Fault(Record):
     request_id: str = ""
 
 
+class Called(Record):
+    """A tool call as the adapter saw it; `alias` is the provider's id of it.
+
+    `place` is how many parts of the reply came before it; negative for all of them.
+    """
+
+    name: str
+    arguments: str = "{}"
+    alias: str = ""
+    opaque: str = ""
+    place: int = -1
+
+
 class Reply(Record):
-    """A whole reply, as the adapter saw it; calls are (name, argument text, provider id)."""
+    """A whole reply, as the adapter saw it; no usage means that nobody said what it used."""
 
     parts: tuple[Part, ...] = ()
-    calls: tuple[tuple[str, str, str], ...] = ()
+    calls: tuple[Called, ...] = ()
     finish: str = "stop"
-    usage: Usage = Usage()
+    usage: Usage | None = Usage()
     request_id: str = ""
     first_token_us: int = 0
+    model: str = ""
 
 
 # ---------------------------------------------------------------- model
@@ -54,7 +68,8 @@ def model_outcome(
     spec = rules.models[min(state.model, len(rules.models) - 1)]
     if isinstance(outcome, Fault):
         return _fault(state, rules, outcome, now, latency_us, jitter)
-    usage = _priced(outcome.usage, spec)
+    measured = outcome.usage is not None
+    usage = _reserved(state) if outcome.usage is None else _priced(outcome.usage, spec)
     wrong = _wrong(state, outcome)
     if wrong is None:
         return ev.ModelCompleted(
@@ -65,6 +80,8 @@ def model_outcome(
             first_token_us=outcome.first_token_us,
             request_id=outcome.request_id,
             price=spec.price.version,
+            model=clean(outcome.model) if outcome.model != spec.name else "",
+            measured=measured,
         )
     error_class, note = wrong
     failed = _fault(
@@ -142,7 +159,7 @@ def _wrong(state: RunState, reply: Reply) -> tuple[ErrorClass, str] | None:
                 "in one reply. None was executed."
             ),
         )
-    if any(not name.strip() for name, _, _ in reply.calls):
+    if any(not call.name.strip() for call in reply.calls):
         return ErrorClass.MALFORMED_OUTPUT, "Your last reply held a tool call without a name."
     if not reply.calls and not any(isinstance(p, Text) and p.content.strip() for p in reply.parts):
         return (
@@ -178,7 +195,7 @@ def _fault(
 
 def _excerpt(reply: Reply) -> str:
     text = "".join(p.content for p in reply.parts if isinstance(p, Text))
-    names = ", ".join(name for name, _, _ in reply.calls[:5])
+    names = ", ".join(call.name for call in reply.calls[:5])
     shown = clean(" ".join(filter(None, (text, names))))[:200]
     return f"It began: {shown!r}" if shown else ""
 
@@ -186,19 +203,39 @@ def _excerpt(reply: Reply) -> str:
 def _parts(state: RunState, rules: Rules, reply: Reply) -> tuple[Part, ...]:
     said: list[Part] = [_cleaned(p) for p in reply.parts]
     placed: list[tuple[CallPart, ToolSpec | None, str | None]] = []
-    for n, (name, arguments, alias) in enumerate(reply.calls, state.last_call + 1):
-        text = clean(arguments)
-        spec = rules.tools.get(name)
+    for n, called in enumerate(reply.calls, state.last_call + 1):
+        text = clean(called.arguments)
+        spec = rules.tools.get(called.name)
         key = _conflict_key(spec, text)
-        after = tuple(part.id for part, other, k in placed if _ordered(spec, key, other, k))
-        call = CallPart(id=f"c{n}", name=clean(name), arguments=text, alias=alias, after=after)
+        call = CallPart(
+            id=f"c{n}",
+            name=clean(called.name),
+            arguments=text,
+            alias=called.alias,
+            after=tuple(part.id for part, other, k in placed if _ordered(spec, key, other, k)),
+            opaque=called.opaque,
+        )
         placed.append((call, spec, key))
-    return (*said, *(part for part, _, _ in placed))
+    return _merged(said, reply.calls, [part for part, _, _ in placed])
+
+
+def _merged(
+    said: list[Part], called: tuple[Called, ...], calls: list[CallPart]
+) -> tuple[Part, ...]:
+    """Calls among the other parts where the model wrote them; they keep their own order."""
+    merged: list[Part] = []
+    taken = 0
+    for one, call in zip(called, calls, strict=True):
+        upto = one.place if 0 <= one.place <= len(said) else len(said)
+        merged += said[taken:upto]
+        merged.append(call)
+        taken = max(taken, upto)
+    return (*merged, *said[taken:])
 
 
 def _cleaned(part: Part) -> Part:
     if isinstance(part, Text):
-        return Text(clean(part.content))
+        return Text(clean(part.content), opaque=part.opaque)
     if isinstance(part, Reasoning):
         return Reasoning(content=clean(part.content), opaque=part.opaque)
     return part

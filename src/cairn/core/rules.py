@@ -70,13 +70,17 @@ class ToolSpec(Record, gc=True):
 
 
 class ModelSpec(Record):
-    """What decisions need to know of a model."""
+    """What decisions need to know of a model.
+
+    `takes_tools` false means that it answers with one JSON action in place of tool calls.
+    """
 
     name: str
     price: Price = FREE
     window: int = 128_000
     max_output: int = 4_096
     timeout_us: int = 120 * SECOND_US
+    takes_tools: bool = True
 
 
 class Rules(Record, gc=True):
@@ -93,6 +97,8 @@ class Rules(Record, gc=True):
         overhead_tokens: Estimated size of instructions and tool schemas.
         approval_ttl_us: How long a request for approval stays open.
         repairs: How often a tool's arguments, or the answer, may be mended.
+        tool_choice: What the model is told about calling, until it has made its first call:
+            auto, none, required or a tool's name.
     """
 
     tools: dict[str, ToolSpec]
@@ -106,3 +112,4 @@ class Rules(Record, gc=True):
     approval_ttl_us: int = 7 * 24 * 3600 * SECOND_US
     repairs: int = 3
     output_mode: Literal["text", "schema", "action"] = "text"
+    tool_choice: str = "auto"

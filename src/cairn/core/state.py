@@ -12,6 +12,7 @@ from cairn.core.history import History
 from cairn.core.lifecycle import CLOSED, PERSON, CallStatus, Status
 from cairn.core.limits import Limits, Usage, estimate_tokens
 from cairn.core.messages import (
+    Blob,
     CallPart,
     Message,
     Part,
@@ -21,10 +22,13 @@ from cairn.core.messages import (
     Record,
     ResultPart,
     Text,
+    Uri,
 )
 from cairn.errors import ErrorClass
 
 CALL_OVERHEAD_TOKENS = 8
+IMAGE_TOKENS = 1_600
+"""What providers count for an image at most, after scaling it down."""
 
 
 class Call(Record):
@@ -312,7 +316,18 @@ def tokens_of(message: Message) -> int:
             total += estimate_tokens(part.result) + CALL_OVERHEAD_TOKENS
         elif type(part) is CallPart:
             total += estimate_tokens(part.arguments) + CALL_OVERHEAD_TOKENS
+        elif type(part) is Blob:
+            total += _tokens_of_blob(part)
+        elif type(part) is Uri:
+            total += IMAGE_TOKENS
     return total
+
+
+def _tokens_of_blob(part: Blob) -> int:
+    """Providers scale images down to a bounded size; text and pages count by their length."""
+    if part.mime_type.startswith("image/"):
+        return IMAGE_TOKENS
+    return IMAGE_TOKENS + len(part.content) // 4
 
 
 def add_message(state: RunState, message: Message) -> RunState:

@@ -206,7 +206,8 @@ class Drive:
             blocks=(ev.Block(name="instructions", text=text),) if changed else (),
             messages=len(state.messages),
             tools=tools if tools != state.tools else "",
-            output_mode=self._rules.output_mode,
+            tool_choice=action.tool_choice,
+            output_mode=action.output_mode,
         )
         journal.decide([(action.step, event)])
         if not await journal.flush():

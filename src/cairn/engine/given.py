@@ -5,15 +5,20 @@ Nothing is written before these checks have passed, so a typo never leaves a run
 
 from __future__ import annotations
 
+import mimetypes
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal, TypedDict
+
+import msgspec
 
 from cairn.agent import KINDS, Agent
 from cairn.core.events import TaskKind
 from cairn.core.ladder import Ladder
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Limits
-from cairn.core.messages import Part, Principal, Text, clean
+from cairn.core.messages import Blob, Part, Principal, Text, Uri, clean
 from cairn.core.names import listed, nearest
 from cairn.core.policy import Policy
 from cairn.errors import ConfigError
@@ -22,6 +27,9 @@ RUN_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 RUN_ID_LENGTH = 64
 RESERVED = "store"
 APPROVALS = ("ask", "none")
+MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
+FILES_BYTES = 20 << 20
+"""How much one input may carry in files: about what providers take in one request."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -93,18 +101,52 @@ def principal_of(given: object) -> Principal:
 
 
 def parts_of(given: object) -> tuple[Part, ...]:
-    """Input as message parts; text is made storable.
+    """Input as message parts; text is made storable, a path becomes the file's bytes.
 
     Raises:
-        ConfigError: it is neither text nor text parts.
+        ConfigError: a part is no text, file or address, or a file cannot be read or is too large.
     """
-    if isinstance(given, str):
-        return (Text(clean(given)),)
-    parts = tuple(given) if isinstance(given, list | tuple) else (given,)
-    texts = tuple(Text(clean(p.content)) for p in parts if isinstance(p, Text))
-    if not parts or len(texts) != len(parts):
-        raise ConfigError("input", f"{given!r} is neither text nor text parts", "Pass a string")
-    return texts
+    items = tuple(given) if isinstance(given, list | tuple) else (given,)
+    parts = tuple(map(_part_of, items))
+    if not parts:
+        raise ConfigError("input", f"{given!r} holds nothing", "Pass a string")
+    if sum(len(p.content) for p in parts if isinstance(p, Blob)) > FILES_BYTES:
+        limit = f"all files together are larger than {FILES_BYTES >> 20} MiB"
+        raise ConfigError("input", limit, "Pass addresses (cairn.Uri), or fewer files")
+    return parts
+
+
+def _part_of(item: object) -> Part:
+    match item:
+        case str():
+            return Text(clean(item))
+        case Text():
+            return Text(clean(item.content))
+        case Path():
+            return _file(item)
+        case Blob() if MEDIA_TYPE.fullmatch(item.mime_type):
+            return msgspec.structs.replace(item, name=clean(item.name))
+        case Uri() if item.uri.startswith(("https://", "http://")):
+            return Uri(uri=clean(item.uri), mime_type=clean(item.mime_type))
+    fix = (
+        "Pass text, a pathlib.Path, cairn.Blob(mime_type=, content=) or cairn.Uri(uri='https://…')"
+    )
+    raise ConfigError("input", f"{item!r:.200} is neither text nor a file", fix)
+
+
+def _file(path: Path) -> Blob:
+    mime_type, _ = mimetypes.guess_type(path.name)
+    try:
+        if path.stat().st_size > FILES_BYTES:
+            limit = f"{path} is larger than {FILES_BYTES >> 20} MiB"
+            raise ConfigError("input", limit, "Pass a smaller file, or its address as cairn.Uri")
+        content = path.read_bytes()
+    except OSError as error:
+        said = f"{path} cannot be read ({error.strerror or error})"
+        raise ConfigError("input", said, "Name a file that can be read") from error
+    return Blob(
+        mime_type=mime_type or "application/octet-stream", content=content, name=clean(path.name)
+    )
 
 
 def check_request(request: object) -> tuple[str, int]:

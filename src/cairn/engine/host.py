@@ -9,6 +9,7 @@ from typing import Any
 
 from cairn.agent import Agent, Crew, prepare
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
+from cairn.core.limits import WORST_CASE, Price
 from cairn.core.messages import Record
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.state import RunState
@@ -26,11 +27,13 @@ class Deployment(Record, gc=True):
         ladder: What is done about each class of fault.
         deps: Value, or function of a Principal (sync or async), that tools get as `ctx.deps`;
             built once per run and process, never journaled.
+        unknown_price: What a model is counted at whose price nobody knows.
     """
 
     policy: Policy = DEFAULT_POLICY
     ladder: Ladder = DEFAULT_LADDER
     deps: Any = None
+    unknown_price: Price = WORST_CASE
 
 
 class Host:
@@ -64,7 +67,7 @@ class Host:
                 known = ", ".join(sorted(self.agents)) or "none"
                 raise UnknownAgent(f"there is no agent {name!r} here (known: {known})")
             deployment = self._deployment
-            crew = prepare(agent, deployment.policy, deployment.ladder)
+            crew = prepare(agent, deployment.policy, deployment.ladder, deployment.unknown_price)
             self._crews[name] = crew
         return crew
 

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any
 
+import msgspec
+
 from cairn.agent import Answer, Crew
 from cairn.core.actions import RunTask
 from cairn.core.context import system_text
-from cairn.core.messages import Part, Reasoning, clean
-from cairn.core.outcomes import Fault, Reply
+from cairn.core.messages import Part, Reasoning, Text, clean
+from cairn.core.outcomes import Called, Fault, Reply
 from cairn.core.state import Call, RunState
 from cairn.engine.backs import ModelBack, ProbeBack, TaskBack, ToolBack
 from cairn.engine.flights import Flights, Reason
@@ -117,17 +119,27 @@ class ModelCall:
 def _reply(reply: ModelReply) -> Reply:
     return Reply(
         parts=tuple(map(_storable, reply.parts)),
-        calls=tuple((c.name, c.arguments, clean(c.id)) for c in reply.calls),
+        calls=tuple(
+            Called(
+                name=c.name,
+                arguments=c.arguments,
+                alias=clean(c.id),
+                opaque=clean(c.opaque),
+                place=c.place,
+            )
+            for c in reply.calls
+        ),
         finish=clean(reply.finish),
         usage=reply.usage,
         request_id=clean(reply.request_id),
         first_token_us=reply.first_token_us,
+        model=reply.model,
     )
 
 
 def _storable(part: Part) -> Part:
-    if isinstance(part, Reasoning):
-        return Reasoning(content=part.content, opaque=clean(part.opaque))
+    if isinstance(part, Text | Reasoning) and part.opaque:
+        return msgspec.structs.replace(part, opaque=clean(part.opaque))
     return part
 
 

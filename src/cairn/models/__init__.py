@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
+from cairn.core.names import listed, nearest
 from cairn.errors import ConfigError
+from cairn.models.endpoints import ENDPOINTS
 from cairn.ports import Model
 
-ADAPTERS: dict[str, str] = {}
-"""Provider prefix → module with a `model(name)` function. Real providers register here."""
+LOCAL = "local"
+PROVIDERS = (*ENDPOINTS, LOCAL)
+"""What may stand before the colon of a model's name."""
 
 
 def check_model(model: object, where: str) -> None:
@@ -30,12 +31,14 @@ def check_model(model: object, where: str) -> None:
     provider, colon, name = model.partition(":")
     if not colon or not name:
         raise ConfigError(where, f"{model!r} names no provider", "Write it as 'provider:name'")
-    if provider not in ADAPTERS:
-        known = ", ".join(sorted(ADAPTERS)) or "none in this version"
+    if provider not in PROVIDERS:
+        close = nearest(provider, PROVIDERS)
+        meant = f"Did you mean {' or '.join(close)}? " if close else ""
         raise ConfigError(
             where,
-            f"there is no provider {provider!r} (known: {known})",
-            "Pass a model object, for example cairn.Scripted([...])",
+            f"there is no provider {provider!r}",
+            f"{meant}The providers are {listed(PROVIDERS)}; "
+            "any OpenAI-compatible server is RemoteModel('compatible:name', base_url=…)",
         )
 
 
@@ -43,11 +46,16 @@ def find_model(model: Model | str) -> Model:
     """The model itself, or the one a `provider:name` string stands for.
 
     Raises:
-        ConfigError: the string has no provider part, or the provider is not available.
+        ConfigError: the string has no provider part, or the provider is not known.
     """
     check_model(model, "model")
     if not isinstance(model, str):
         return model
     provider, _, name = model.partition(":")
-    found: Model = import_module(ADAPTERS[provider]).model(name)
-    return found
+    if provider == LOCAL:
+        from cairn.models import local
+
+        return local.model(name)
+    from cairn.models import remote
+
+    return remote.model(provider, name)

@@ -1,0 +1,233 @@
+"""The tape: JSON lines, one for each exchange, with what repeats defined once.
+
+    {"cassette": 1, "cairn": "0.1.0", "model": "openai:gpt-5-mini", "window": 400000, …}
+    {"define": "m-8c0f…", "message": {"role": "user", "parts": [{"type": "text", …}]}}
+    {"exchange": 1, "run": "order-7", "turn": 0, "attempt": 1, "messages": ["m-8c0f…"],
+     "reply": {…}}
+    {"exchange": 2, …, "after": 1, "messages": ["m-51aa…", "m-9e02…"], "error": {…}}
+
+`after` stands for all messages of an earlier exchange. Nothing but the content counts when a tape
+is read: a name that a line is defined by is only a name.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cairn.errors import ConfigError, ErrorClass, ModelError
+from cairn.models.cassette.asked import Asked
+from cairn.models.cassette.redaction import Redactor
+from cairn.ports import ModelReply, ModelRequest
+
+VERSION = 1
+RECORD_IT = "Record it once with CAIRN_CASSETTE=record, with the provider's key at hand"
+RECORD_ANEW = "Record it anew with CAIRN_CASSETTE=record"
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The first line: whose answers these are, and what that model can hold.
+
+    `asked` is the string the model was asked for by, where that is not its name.
+    """
+
+    cassette: int
+    cairn: str = ""
+    model: str
+    asked: str = ""
+    window: int
+    max_output: int
+    takes_tools: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """A request and what came: a reply, or an error and the text that was shown before it."""
+
+    number: int
+    line: int
+    asked: Asked
+    run: str = ""
+    turn: int = 0
+    attempt: int = 1
+    reply: ModelReply | None = None
+    error: dict[str, Any] | None = None
+    shown: str = ""
+
+    def failure(self) -> ModelError:
+        """The recorded error, made anew for each who asks."""
+        told = self.error or {}
+        return ModelError(
+            ErrorClass(told["class"]),
+            told.get("message", ""),
+            retry_after_s=told.get("retry_after_s"),
+            status=told.get("status"),
+            request_id=told.get("request_id", ""),
+        )
+
+
+class Tape:
+    """What is on a tape, found by content."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.header: Header | None = None
+        self.exchanges: list[Exchange] = []
+        self.newest = 0
+        self.definitions: dict[str, Any] = {}
+        self._by_digest: dict[str, list[Exchange]] = {}
+        self._by_number: dict[int, Asked] = {}
+
+    def add(self, exchange: Exchange, stored: Asked) -> None:
+        """Take an exchange up; `stored` is its request as it stands on the tape."""
+        self.exchanges.append(exchange)
+        self.newest = max(self.newest, exchange.number)
+        self._by_number[exchange.number] = stored
+        self._by_digest.setdefault(exchange.asked.digest, []).append(exchange)
+
+    def same(self, asked: Asked) -> list[Exchange]:
+        """The exchanges with this very request."""
+        return self._by_digest.get(asked.digest, [])
+
+    def find(self, asked: Asked, request: ModelRequest, run: str) -> Exchange | None:
+        """The answer to this request, by nothing but the tape and the request.
+
+        A run counts its turns in its journal, so one that was killed and goes on elsewhere is
+        answered as before. Where the turn is another one, the attempt decides; a failure answers
+        no other attempt than its own. Among equals a run of the same name comes first, then the
+        newest.
+        """
+        same = self.same(asked)
+        found = [one for one in same if one.turn == request.turn]
+        found = found or [one for one in same if one.attempt == request.attempt]
+        found = found or [one for one in same if one.reply is not None]
+
+        def fitness(one: Exchange) -> tuple[bool, int, int, bool, int]:
+            late = max(one.attempt - request.attempt, 0)
+            gap = abs(one.attempt - request.attempt)
+            away = abs(one.turn - request.turn)
+            return late == 0, -gap, -away, one.run == run, one.number
+
+        return max(found, key=fitness, default=None)
+
+    # ---------------------------------------------------------------- reading
+
+    def read(self, data: bytes, redactor: Redactor) -> bytes:
+        """Take up all lines; returns a torn last line, which is not taken up.
+
+        Raises:
+            ConfigError: this is no cassette, a newer one, or a line cannot be read.
+        """
+        lines = data.split(b"\n")
+        torn = lines.pop()
+        if torn.strip() and _whole(torn):
+            lines, torn = [*lines, torn], b""
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                self._take(number, line, redactor)
+        return torn
+
+    def _take(self, number: int, line: bytes, redactor: Redactor) -> None:
+        try:
+            value = json.loads(line)
+            if not isinstance(value, dict):
+                raise TypeError("it is no object")
+            if self.header is None:
+                self.header = self._header(value)
+            elif "define" in value:
+                name = value.pop("define")
+                (self.definitions[name],) = value.values()
+            else:
+                self._exchange(number, value, redactor)
+        except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError) as error:
+            if self.header is None:
+                raise self.no_cassette() from error
+            raise ConfigError(
+                "cassette",
+                f"line {number} of {self.name} cannot be read ({type(error).__name__}: {error})",
+                RECORD_ANEW,
+            ) from error
+
+    def no_cassette(self) -> ConfigError:
+        """What is said of a file with something else in it."""
+        return ConfigError(
+            "cassette", f"{self.name} is no cassette", "Name another file; this one is left alone"
+        )
+
+    def _header(self, value: dict[str, Any]) -> Header:
+        version = value["cassette"]
+        if isinstance(version, int) and version > VERSION:
+            raise ConfigError(
+                "cassette",
+                f"{self.name} has version {version}, and this Cairn reads up to {VERSION}",
+                "Update Cairn, or record the tape anew",
+            )
+        return msgspec.convert(value, Header)
+
+    def _exchange(self, line: int, value: dict[str, Any], redactor: Redactor) -> None:
+        before = self._by_number[value["after"]].messages if "after" in value else ()
+        tools = value.get("tools")
+        schema = value.get("output_schema")
+        stored = Asked(
+            system=self.definitions[value["system"]] if "system" in value else "",
+            messages=[*before, *(self.definitions[m] for m in value.get("messages", ()))],
+            tools=[self.definitions[t] for t in self.definitions[tools]] if tools else (),
+            tool_choice=value.get("tool_choice", "auto"),
+            output_mode=value.get("output_mode", "text"),
+            output_schema=self.definitions[schema] if schema else None,
+        )
+        reply, error = value.get("reply"), value.get("error")
+        exchange = Exchange(
+            number=value["exchange"],
+            line=line,
+            asked=stored.redacted(redactor),
+            run=redactor.text(value.get("run", "")),
+            turn=value.get("turn", 0),
+            attempt=value.get("attempt", 1),
+            reply=None if error else msgspec.convert(reply, ModelReply),
+            error=error,
+            shown=value.get("shown", ""),
+        )
+        if error:
+            exchange.failure()
+        self.add(exchange, stored)
+
+
+def _whole(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def load(path: Path, redactor: Redactor) -> tuple[Tape, Header]:
+    """The tape at this path, to be played.
+
+    Raises:
+        ConfigError: it is missing, empty, torn, newer, or no cassette.
+    """
+    tape = Tape(str(path))
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ConfigError("cassette", f"{path} does not exist", RECORD_IT) from error
+    except OSError as error:
+        raise ConfigError(
+            "cassette", f"{path} cannot be read ({error.strerror})", "Name a file you may read"
+        ) from error
+    if not data.strip():
+        raise ConfigError("cassette", f"{path} is empty", RECORD_IT)
+    torn = tape.read(data, redactor)
+    if torn and tape.header is None and not torn.startswith(b'{"cassette"'):
+        raise tape.no_cassette()
+    if torn or tape.header is None:
+        raise ConfigError(
+            "cassette",
+            f"the last line of {path} is torn: its recording was killed, or still goes on",
+            "Open it once with CAIRN_CASSETTE=extend, which sets the torn line aside",
+        )
+    return tape, tape.header

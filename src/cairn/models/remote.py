@@ -1,0 +1,284 @@
+"""`RemoteModel`: a provider's model behind our port; nothing of a vendor loads before first use."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from cairn.core.limits import FREE, Price
+from cairn.core.names import listed, nearest
+from cairn.errors import ConfigError, ErrorClass, ModelError
+from cairn.models.action import decode, encode
+from cairn.models.endpoints import (
+    ENDPOINTS,
+    EXTRAS,
+    PACKAGES,
+    Endpoint,
+    address_of,
+    is_loopback,
+    key_of,
+)
+from cairn.models.traffic import TrafficLimits, lane_for
+from cairn.ports import Lane, ModelReply, ModelRequest, OnDelta
+
+if TYPE_CHECKING:
+    from cairn.models.wire.clients import Connection
+
+WINDOW = 128_000
+MAX_OUTPUT = 8_192
+TIMEOUT_S = 300.0
+STALL_S = 120.0
+SETTINGS = frozenset(
+    {
+        "extra_body",
+        "frequency_penalty",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "seed",
+        "stop_sequences",
+        "temperature",
+        "thinking",
+        "top_k",
+        "top_p",
+    }
+)
+UNKNOWN_PRICE = object()
+
+
+class RemoteModel:
+    """A model of a provider, found by `provider:name`.
+
+    Args:
+        name: `openai:gpt-5`, `anthropic:claude-sonnet-4-5`, `ollama:qwen3` … `cairn models` lists
+            the providers.
+        base_url: Where the server is, if not at the provider's own address.
+        api_key: The key; by default the provider's environment variable.
+        price: What its tokens cost. By default looked up in the price data that comes with the
+            `providers` extra; on this machine's own servers nothing; else unknown.
+        window: Tokens of a request and its reply together; looked up, or 128,000.
+        max_output: Tokens a reply is given room for; 8,192.
+        timeout_s: Deadline of one request; 300 s.
+        stall_s: How long the wire may be silent; 120 s.
+        stream: Whether replies are streamed: it gives the time to the first token, and notices a
+            stall. Off for servers that stream badly.
+        takes_tools: False for a model that cannot call tools: it answers with one JSON action.
+        traffic: Bounds shared by all requests to this provider from this process.
+        cache: Whether to mark the stable prefix for the provider's prompt cache.
+        finish_required: False for a server that never sends a finish reason. Cut replies cannot
+            be told from whole ones then.
+        settings: temperature, top_p, top_k, seed, stop_sequences, presence_penalty,
+            frequency_penalty, parallel_tool_calls, thinking, extra_body.
+        headers: More headers for every request.
+
+    Raises:
+        ConfigError: the provider is not known, or a value cannot be used.
+    """
+
+    def __init__(  # noqa: PLR0913 - every option by its name, each with a default
+        self,
+        name: str,
+        *,
+        base_url: str = "",
+        api_key: str = "",
+        price: Price | None = None,
+        window: int = 0,
+        max_output: int = MAX_OUTPUT,
+        timeout_s: float = TIMEOUT_S,
+        stall_s: float = STALL_S,
+        stream: bool = True,
+        takes_tools: bool = True,
+        traffic: TrafficLimits | None = None,
+        cache: bool = True,
+        finish_required: bool = True,
+        settings: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._endpoint, self._model = _found(name)
+        self.name = name
+        self.max_output = _positive("max_output", max_output)
+        self.timeout_s = _positive("timeout_s", timeout_s)
+        self.takes_tools = takes_tools
+        self._stall_s = _positive("stall_s", stall_s)
+        self._given_url = base_url
+        self._given_key = api_key
+        self._price = price
+        self._priced: list[Price | None] = []
+        self._given_window = window
+        self._stream = stream
+        self._traffic = traffic or TrafficLimits()
+        self._cache = cache
+        self._finish_required = finish_required
+        self._settings = _checked(settings or {})
+        self._headers = dict(headers or {})
+        self._lane: Lane | None = None
+        self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Connection]]
+        self._open = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"RemoteModel({self.name!r})"
+
+    # ---------------------------------------------------------------- what is known of it
+
+    @property
+    def base_url(self) -> str:
+        """Where requests go.
+
+        Raises:
+            ConfigError: nobody says it.
+        """
+        return address_of(self._endpoint, self._given_url)
+
+    @property
+    def price(self) -> Price | None:
+        """What its tokens cost; None when nobody knows. The first look loads the price data."""
+        if self._price is not None:
+            return self._price
+        if not self._priced:
+            self._priced.append(self._found_price())
+        return self._priced[0]
+
+    def _found_price(self) -> Price | None:
+        from cairn.models.prices import find_price
+
+        base_url = address_of(self._endpoint, self._given_url)
+        if self._endpoint.free_key and is_loopback(base_url):
+            return FREE
+        given = self._given_url or (base_url if base_url != self._endpoint.base_url else "")
+        return find_price(self._endpoint.price_name, self._model, given)
+
+    @property
+    def window(self) -> int:
+        """Tokens of a request and its reply together."""
+        if self._given_window:
+            return self._given_window
+        from cairn.models.prices import find_window
+
+        return find_window(self._endpoint.price_name, self._model) or WINDOW
+
+    @property
+    def lane(self) -> Lane:
+        """The way to this provider, shared by all runs of the process."""
+        if self._lane is None:
+            key = self._given_key or "".join(os.environ.get(k, "") for k in self._endpoint.keys)
+            account = sha256(key.encode()).hexdigest()[:12]
+            where = f"{self._endpoint.provider} {self.base_url} {account}"
+            self._lane = lane_for(where, self._traffic)
+        return self._lane
+
+    def check(self) -> None:
+        """Look whether it could be asked: package, address and key are there.
+
+        Raises:
+            ConfigError: one is missing; the message says what to do.
+        """
+        package = PACKAGES[self._endpoint.wire]
+        for needed in ("pydantic_ai", "google.genai" if package == "google" else package):
+            if not _is_installed(needed):
+                raise ConfigError(
+                    self.name, f"the package {needed} is not installed", f"Run: {EXTRAS}"
+                )
+        address_of(self._endpoint, self._given_url)
+        key_of(self._endpoint, self._given_key)
+
+    # ---------------------------------------------------------------- asking it
+
+    async def request(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+        """Make one request.
+
+        Raises:
+            ModelError: the provider, the wire or the reply was at fault, or something is missing
+                here that only a person can give: a key or a package.
+        """
+        try:
+            connection = await self._connection()
+        except ConfigError as error:
+            raise ModelError(ErrorClass.AUTH, str(error)) from error
+        from cairn.models.wire.exchange import Exchange
+
+        exchange = Exchange(
+            connection,
+            self._endpoint,
+            self._settings,
+            stream=self._stream,
+            cache=self._cache,
+            finish_required=self._finish_required,
+        )
+        if request.output_mode == "action":
+            return decode(await exchange.make(encode(request), None), request)
+        return await exchange.make(request, on_delta)
+
+    async def _connection(self) -> Connection:
+        """This loop's connection; the first one loads the vendor library in a thread."""
+        loop = asyncio.get_running_loop()
+        found = self._open.get(loop)
+        if found is None or (found.done() and (found.cancelled() or found.exception())):
+            self.check()
+            found = asyncio.ensure_future(asyncio.to_thread(self._connect))
+            self._open[loop] = found
+        return await asyncio.shield(found)
+
+    def _connect(self) -> Connection:
+        from cairn.models.wire.clients import Address, Connection
+
+        return Connection(
+            Address(
+                endpoint=self._endpoint,
+                model=self._model,
+                base_url=self.base_url,
+                key=key_of(self._endpoint, self._given_key),
+                stall_s=min(self._stall_s, self.timeout_s) if self._stream else self.timeout_s,
+                finish_required=self._finish_required,
+                headers=self._headers,
+            )
+        )
+
+    async def close(self) -> None:
+        """Give this loop's connections back; the next request opens new ones."""
+        found = self._open.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            connection = await found
+            await connection.close()
+
+
+def model(provider: str, name: str) -> RemoteModel:
+    """The model a `provider:name` string stands for."""
+    return RemoteModel(f"{provider}:{name}")
+
+
+def _found(name: str) -> tuple[Endpoint, str]:
+    provider, _, model_name = name.partition(":")
+    endpoint = ENDPOINTS.get(provider)
+    if endpoint is None or not model_name:
+        close = nearest(provider, ENDPOINTS)
+        meant = f"Did you mean {' or '.join(close)}? " if close else ""
+        fix = f"{meant}Write it as 'provider:name'; the providers are {listed(ENDPOINTS)}"
+        raise ConfigError("RemoteModel.name", f"{name!r} names no provider's model", fix)
+    return endpoint, model_name
+
+
+def _positive(field: str, value: float) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ConfigError(f"RemoteModel.{field}", f"{value!r} cannot be used", "Give a number > 0")
+    return value
+
+
+def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    for name in settings:
+        if name not in SETTINGS:
+            known = ", ".join(sorted(SETTINGS))
+            raise ConfigError(
+                f"RemoteModel.settings.{name}", "there is no such setting", f"Use {known}"
+            )
+    return dict(settings)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False

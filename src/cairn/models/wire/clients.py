@@ -1,0 +1,139 @@
+"""A client per provider and event loop, and the library's model on top of it.
+
+A connection pool belongs to the loop it was made in, and every runtime has a loop of its own. So
+each loop gets its own client, closed by whoever closes the model in that loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any
+
+import httpx2
+from pydantic_ai.models import Model as LibraryModel
+
+from cairn.core.messages import Record
+from cairn.models.endpoints import Endpoint
+
+CONNECT_S = 15.0
+POOL = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
+"""The lanes bound what is in flight; a pool that made requests wait would hide it from them."""
+
+seen_headers: ContextVar[dict[str, str] | None] = ContextVar("seen_headers", default=None)
+"""Where the headers of this task's response go, for the library drops those of a success."""
+
+
+class Address(Record):
+    """All that a client is made from.
+
+    Args:
+        endpoint: The provider.
+        model: Its model's name.
+        base_url: Where requests go.
+        key: The API key.
+        stall_s: How long the wire may be silent.
+        finish_required: Whether a reply without a finish reason is a cut one.
+        headers: More headers for every request.
+    """
+
+    endpoint: Endpoint
+    model: str
+    base_url: str
+    key: str
+    stall_s: float
+    finish_required: bool = True
+    headers: Mapping[str, str] = {}
+
+
+class Connection:
+    """The library's model for one loop, and the HTTP client it speaks through."""
+
+    __slots__ = ("http", "model")
+
+    def __init__(self, address: Address) -> None:
+        timeout = httpx2.Timeout(address.stall_s, connect=min(CONNECT_S, address.stall_s))
+        self.http = httpx2.AsyncClient(
+            timeout=timeout,
+            limits=POOL,
+            headers=dict(address.headers),
+            event_hooks={"response": [_note_headers]},
+        )
+        self.model: LibraryModel[Any] = _MODELS[address.endpoint.wire](address, self.http)
+
+    async def close(self) -> None:
+        """Give its connections back."""
+        await self.http.aclose()
+
+
+async def _note_headers(response: httpx2.Response) -> None:
+    box = seen_headers.get()
+    if box is not None:
+        box.update({name.lower(): value for name, value in response.headers.items()})
+
+
+def _openai_client(address: Address, http: httpx2.AsyncClient) -> Any:
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI(
+        base_url=address.base_url, api_key=address.key, max_retries=0, http_client=http
+    )
+
+
+def _openai_provider(address: Address, http: httpx2.AsyncClient) -> Any:
+    """The provider class that knows this provider's peculiarities, around our own client."""
+    client = _openai_client(address, http)
+    endpoint = address.endpoint
+    if endpoint.provider in {"openai", "openai-chat"}:
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        return OpenAIProvider(openai_client=client)
+    if endpoint.profile:
+        module, _, name = endpoint.profile.partition(":")
+        return getattr(import_module(f"pydantic_ai.providers.{module}"), name)(openai_client=client)
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    return OpenAICompatibleProvider(endpoint.provider, openai_client=client)
+
+
+def _chat(address: Address, http: httpx2.AsyncClient) -> LibraryModel[Any]:
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+
+    from cairn.models.wire.hardened import ChatModel
+
+    profile = OpenAIModelProfile(
+        openai_chat_streaming_requires_finish_reason=address.finish_required,
+        thinking_tags=("\0", "\1"),  # text is text, whatever tags it holds
+    )
+    if address.endpoint.max_tokens:
+        profile["openai_chat_supports_max_completion_tokens"] = False
+    return ChatModel(address.model, provider=_openai_provider(address, http), profile=profile)
+
+
+def _responses(address: Address, http: httpx2.AsyncClient) -> LibraryModel[Any]:
+    from cairn.models.wire.hardened import ResponsesModel
+
+    return ResponsesModel(address.model, provider=_openai_provider(address, http))
+
+
+def _messages(address: Address, http: httpx2.AsyncClient) -> LibraryModel[Any]:
+    from anthropic import AsyncAnthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    client = AsyncAnthropic(
+        base_url=address.base_url, api_key=address.key, max_retries=0, http_client=http
+    )
+    return AnthropicModel(address.model, provider=AnthropicProvider(anthropic_client=client))
+
+
+def _gemini(address: Address, http: httpx2.AsyncClient) -> LibraryModel[Any]:
+    from pydantic_ai.models.google import GoogleModel
+    from pydantic_ai.providers.google import GoogleProvider
+
+    provider = GoogleProvider(api_key=address.key, http_client=http, base_url=address.base_url)
+    return GoogleModel(address.model, provider=provider)
+
+
+_MODELS = {"chat": _chat, "responses": _responses, "messages": _messages, "gemini": _gemini}

@@ -1,0 +1,120 @@
+"""From the library's exceptions to one class of fault."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+import httpx2
+from pydantic_ai import exceptions as lib
+
+from cairn.core.messages import clean
+from cairn.errors import ErrorClass, ModelError
+from cairn.models.classify import Signal, classify, signal_from_body
+from cairn.models.retry_after import retry_after_s
+
+_KINDS: tuple[tuple[type[Exception], str], ...] = (
+    (lib.ModelRateLimitError, "rate_limit"),
+    (lib.ModelQuotaExceededError, "quota"),
+    (lib.ModelOverloadedError, "overloaded"),
+    (lib.ModelUnavailableError, "unavailable"),
+    (lib.ModelServerError, "server"),
+    (lib.ModelRequestTimeout, "request_timeout"),
+    (lib.ModelTimeoutError, "timeout"),
+    (lib.ModelConnectionError, "connection"),
+    (lib.ModelContextWindowExceededError, "context_window"),
+    (lib.ModelAuthenticationError, "auth"),
+    (lib.ModelNotFoundError, "not_found"),
+    (lib.ModelRequestRejectedError, "rejected"),
+    (lib.ContentFilterError, "content_filter"),
+    (lib.UnexpectedModelBehavior, "bad_reply"),
+    (httpx2.TimeoutException, "timeout"),
+    (httpx2.TransportError, "connection"),
+    (json.JSONDecodeError, "bad_reply"),
+)
+"""Typed facts, the special before the general."""
+SHOWN = 600
+
+
+def fault_of(
+    error: Exception, provider: str, headers: Mapping[str, str], *, started: bool
+) -> ModelError | None:
+    """What failed, as the ladder knows it; None for a fault of our own, before anything was sent.
+
+    Args:
+        error: What the library raised.
+        provider: The prefix users write.
+        headers: Of the response, if there was one.
+        started: Whether a part of a reply had already arrived.
+    """
+    if isinstance(error, lib.UserError):
+        said = f"{provider} cannot be asked like this: {error}"
+        return ModelError(ErrorClass.INVALID_REQUEST, clean(said)[:SHOWN])
+    kind = next((name for cls, name in _KINDS if isinstance(error, cls)), "")
+    if not kind and not isinstance(error, lib.ModelAPIError):
+        if not headers:
+            return None
+        kind = "bad_reply"  # the library stumbled over what came back
+    return _of_provider(error, kind, provider, headers, started=started)
+
+
+def _of_provider(
+    error: Exception, kind: str, provider: str, headers: Mapping[str, str], *, started: bool
+) -> ModelError:
+    status: int | None = None
+    known = {**headers}
+    in_stream = False
+    body = ""
+    if isinstance(error, lib.ModelAPIError):
+        body = _text(error.body)
+        in_stream = error.in_stream
+    if isinstance(error, lib.ModelHTTPError):
+        status = error.status_code
+        known |= error.headers or {}
+    if isinstance(error, lib.UnexpectedModelBehavior):
+        body = error.body or ""
+    signal = signal_from_body(
+        provider, status, body, kind=kind, in_stream=in_stream, started=started
+    )
+    signal = _completed(signal, error)
+    said = signal.message or str(error) or type(error).__name__
+    return ModelError(
+        classify(signal),
+        clean(f"{provider}: {said}")[:SHOWN],
+        retry_after_s=retry_after_s(known, body, time.time()),
+        status=None if in_stream else status,
+        request_id=known.get("x-request-id") or known.get("request-id") or "",
+    )
+
+
+def _completed(signal: Signal, error: Exception) -> Signal:
+    """The signal with what the library read out of the body, where the body itself is gone."""
+    codes = [signal.code]
+    if isinstance(error, lib.ModelAPIError):
+        found = (error.provider_error_code, error.provider_error_type)
+        codes += [c for c in found if c and c not in signal.code]
+    cause = error.__cause__
+    words = signal.message or str(error)
+    if cause is not None and not signal.message:
+        words = f"{words} ({type(cause).__name__}: {cause})"
+    return Signal(
+        provider=signal.provider,
+        kind=signal.kind,
+        status=signal.status,
+        code=" ".join(filter(None, codes)),
+        message=words,
+        in_stream=signal.in_stream,
+        started=signal.started,
+    )
+
+
+def _text(body: object) -> str:
+    if body is None:
+        return ""
+    if isinstance(body, str):
+        return body
+    try:
+        return json.dumps(body, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return str(body)
