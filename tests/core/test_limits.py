@@ -1,6 +1,5 @@
 """Everything is bounded: reserved before the work, settled after, and the end names the bound."""
 
-import itertools
 from typing import Any
 
 import msgspec
@@ -306,22 +305,19 @@ def test_a_request_within_its_reserved_tokens_never_costs_more_than_the_money_re
     assert price.cost(used_up) <= found.micro_usd
 
 
-def rising(price: Price) -> bool:
-    steps = [price, *sorted(price.tiers, key=lambda tier: tier.above)]
-    one = [Usage(input_tokens=1), Usage(cached_tokens=1), Usage(cache_write_tokens=1)]
-    one.append(Usage(output_tokens=1))
-    return all(
-        lower.exact(usage) <= upper.exact(usage)
-        for lower, upper in itertools.pairwise(steps)
-        for usage in one
-    )
-
-
-FLAT = st.builds(Price, input=RATE, output=RATE, cached=NO_RATE | RATE, cache_write=NO_RATE | RATE)
+@st.composite
+def rising_prices(draw: st.DrawFn) -> Price:
+    """Prices whose tiers are nowhere cheaper than what lies below them."""
+    rates = [dict.fromkeys(("input", "output", "cached", "cache_write"), 0)]
+    sizes = sorted(draw(st.sets(st.integers(0, 3_000), max_size=3)))
+    for _ in range(len(sizes) + 1):
+        rates.append({field: rate + draw(RATE) for field, rate in rates[-1].items()})
+    tiers = [Tier(above=size, **r) for size, r in zip(sizes, rates[2:], strict=True)]
+    return Price(**rates[1], tiers=tuple(draw(st.permutations(tiers))))
 
 
 @given(
-    price=FLAT | st.just(LONG) | PRICES.filter(rising),
+    price=rising_prices(),
     usage=st.builds(Usage, **dict.fromkeys(BUCKETS, st.integers(0, 2_000))),
     bucket=st.sampled_from((*BUCKETS, "reasoning_tokens")),
     more=st.integers(0, 2_000),

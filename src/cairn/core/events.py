@@ -242,8 +242,7 @@ class ToolStarted(Event):
     rule: str
     """The policy rule that allowed it; a grant is named by its request, as `approval 3`."""
     attempt: int = 1
-    tool: str = ""
-    """Only when a fallback runs in place of the tool that was asked for."""
+    tool: str = ""  # only when a fallback runs in place of the tool that was asked for
     timeout_us: int = 0
 
 
@@ -299,6 +298,7 @@ class ToolUnknown(Event):
     message: str = ""
     not_before: int = 0
     duration_us: int = 0
+    micro_usd: int = 0  # what the call costs, for it may have happened
 
 
 class ToolResolved(Event):

@@ -144,7 +144,9 @@ def _rejected(state: RunState, entry: ev.Entry, event: ev.ToolRejected) -> RunSt
 def _unknown(state: RunState, entry: ev.Entry, event: ev.ToolUnknown) -> RunState:
     call = _running(state, event.call)
     state = replace(
-        state, spent=replace(state.spent, running_us=state.spent.running_us + event.duration_us)
+        state,
+        spent=replace(state.spent, running_us=state.spent.running_us + event.duration_us),
+        usage=replace(state.usage, micro_usd=state.usage.micro_usd + event.micro_usd),
     )
     if call.recovery == "once":
         return _in_doubt(state, call, event.reason, event.message, event.not_before)

@@ -338,6 +338,7 @@ def tool_unknown(
         message=clean(message)[:EXCERPT],
         not_before=opens + settle,
         duration_us=duration_us,
+        micro_usd=spec.micro_usd if spec is not None else 0,
     )
 
 
