@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cairn.agent import Agent, Answer, Briefing
     from cairn.core.events import Entry
     from cairn.core.ladder import Ladder, Rung
-    from cairn.core.limits import Limits, Price, Usage
+    from cairn.core.limits import Limits, Price, Tier, Usage
     from cairn.core.messages import Blob, Principal, Source, Text, Uri
     from cairn.core.policy import Policy
     from cairn.engine.result import Run
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
         UnknownRun,
         Unsure,
     )
+    from cairn.models.remote import RemoteModel
     from cairn.models.scripted import Scripted, call
+    from cairn.models.traffic import TrafficLimits
     from cairn.ports import Delta, Discard, Progress
     from cairn.runtime import Runtime
     from cairn.tools.context import Context
@@ -45,7 +47,7 @@ _HOMES = {
     "cairn.agent": ("Agent", "Answer", "Briefing"),
     "cairn.core.events": ("Entry",),
     "cairn.core.ladder": ("Ladder", "Rung"),
-    "cairn.core.limits": ("Limits", "Price", "Usage"),
+    "cairn.core.limits": ("Limits", "Price", "Tier", "Usage"),
     "cairn.core.messages": ("Blob", "Principal", "Source", "Text", "Uri"),
     "cairn.core.policy": ("Policy",),
     "cairn.engine.result": ("Run",),
@@ -67,7 +69,9 @@ _HOMES = {
         "UnknownRun",
         "Unsure",
     ),
+    "cairn.models.remote": ("RemoteModel",),
     "cairn.models.scripted": ("Scripted", "call"),
+    "cairn.models.traffic": ("TrafficLimits",),
     "cairn.ports": ("Delta", "Discard", "Progress"),
     "cairn.runtime": ("Runtime",),
     "cairn.tools.context": ("Context",),
@@ -100,6 +104,7 @@ __all__ = [
     "Principal",
     "Progress",
     "Refused",
+    "RemoteModel",
     "Run",
     "RunConflict",
     "Rung",
@@ -111,8 +116,10 @@ __all__ = [
     "StoreError",
     "SyncInsideLoop",
     "Text",
+    "Tier",
     "Tool",
     "ToolError",
+    "TrafficLimits",
     "UnknownAgent",
     "UnknownRun",
     "Unsure",

@@ -231,6 +231,7 @@ PRICES = st.builds(
         (Usage(input_tokens=1_001, output_tokens=10), 4_004 + 150),
         (Usage(input_tokens=1, cached_tokens=1_000, output_tokens=10), 4 + 1_000 + 150),
         (Usage(cached_tokens=1_000, cache_write_tokens=1_001), 2_000 + 12_012),
+        (Usage(input_tokens=2_001), 16_008),
         (Usage(input_tokens=1_000, output_tokens=5_000, reasoning_tokens=5_000), 102_000),
     ],
 )
@@ -238,6 +239,7 @@ def test_all_input_decides_on_the_tier_and_the_tier_prices_the_whole_request(
     usage: Usage, cost: int
 ) -> None:
     assert LONG.cost(usage) == cost
+    assert msgspec.structs.replace(LONG, tiers=LONG.tiers[::-1]).cost(usage) == cost
 
 
 def test_cached_tokens_cost_as_much_as_others_unless_the_price_says_otherwise() -> None:

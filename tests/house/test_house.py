@@ -40,7 +40,7 @@ SILENCED = re.compile(
     r"#\s*(?:noqa|type:\s*ignore)(?P<code>[:\[][\w, \-\]]*?)?(?P<reason>\s+- .+)?$"
 )
 
-SKIPPED_FOLDERS = {"build", "dist", "htmlcov", "node_modules", "__pycache__"}
+SKIPPED_FOLDERS = {".venv", "build", "dist", "htmlcov", "node_modules", "__pycache__"}
 PLACES_OF_PROSE = ("src", "tests", "docs", "examples", "bench", "changes", ".ci")
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".sql", ".txt", ".lock", ".html", ".css", ".js", ".sh"}
 TEXT_SUFFIXES |= {".json", ".jsonl", ".yaml", ".yml", ".cfg", ".ini", ""}

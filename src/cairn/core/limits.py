@@ -220,16 +220,16 @@ def _check_rate(field: str, value: object) -> None:
 
 FREE = Price()
 WORST_CASE = Price(
-    input=150_000_000,
-    output=600_000_000,
-    cached=150_000_000,
-    cache_write=150_000_000,
+    input=75_000_000,
+    output=270_000_000,
+    cached=75_000_000,
+    cache_write=75_000_000,
     version="worst-case",
 )
 """What an unknown price is counted at unless the deployment sets another (law 7).
 
-It is the dearest price in genai-prices of a model that reads and writes text (o1-pro, which has
-no rate of its own for cached tokens); a test keeps it so.
+No model that reads and writes text has a dearer rate in genai-prices, but for o1-pro, which costs
+twice as much as the next; a test keeps it so.
 """
 
 

@@ -126,7 +126,7 @@ def _reserved(state: RunState) -> Usage:
 
 
 def _priced(usage: Usage, spec: ModelSpec) -> Usage:
-    if not spec.price.input and not spec.price.output:
+    if spec.price.free:
         return usage
     return Usage(
         input_tokens=usage.input_tokens,

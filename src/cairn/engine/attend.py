@@ -1,14 +1,15 @@
-"""Waiting for code of the deployment, bounded and with an ear for news of the run."""
+"""Waiting for the deployment's code, or for a provider's lane, with an ear for news of the run."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from cairn.engine.flights import QUICK_S, Flights
 from cairn.engine.journal import OpenJournal
-from cairn.ports import Store
+from cairn.errors import ErrorClass
+from cairn.ports import Lane, Permit, Store
 
 T = TypeVar("T")
 
@@ -56,3 +57,59 @@ async def _has_news(task: asyncio.Future[T], store: Store, journal: OpenJournal)
     await journal.catch_up()
     state = journal.state
     return state.cancel is not None or state.paused or state.end is not None
+
+
+async def stand_in_line(
+    lane: Lane,
+    tokens: int,
+    store: Store,
+    journal: OpenJournal,
+    flights: Flights,
+    draining: Callable[[], bool],
+) -> Permit | None:
+    """Leave to make a request, however long it takes; None when there is news, or a wish to stop.
+
+    Something of the run that lands is news as well. A permit that came too late is closed.
+    """
+    entering = asyncio.ensure_future(lane.enter(tokens))
+    kept = False
+    try:
+        while await _nothing_new(entering, store, journal, flights, draining):
+            if entering.done():
+                kept = True
+                return entering.result()
+        return None
+    finally:
+        if not kept:
+            _leave(entering)
+
+
+async def _nothing_new(
+    entering: asyncio.Future[Permit],
+    store: Store,
+    journal: OpenJournal,
+    flights: Flights,
+    draining: Callable[[], bool],
+) -> bool:
+    """Wait until somebody is let in or there is news; whether the wait may go on."""
+    state = journal.state
+    news = asyncio.ensure_future(flights.wait(store, state.run, journal.head))
+    both: set[asyncio.Future[Any]] = {entering, news}
+    try:
+        while not (entering.done() or news.done() or draining()):
+            await asyncio.wait(both, timeout=LISTEN_S, return_when=asyncio.FIRST_COMPLETED)
+        if news.done():
+            if news.result():
+                return False
+            await journal.catch_up()
+    finally:
+        news.cancel()
+    return journal.state is state and not flights.stopping and not draining()
+
+
+def _leave(entering: asyncio.Future[Permit]) -> None:
+    """Give up a place in line, and what had been given for it already."""
+    if not entering.done():
+        entering.cancel()
+    elif not entering.cancelled() and entering.exception() is None:
+        entering.result().close(ErrorClass.CANCELLED)

@@ -27,16 +27,16 @@ from cairn.core.messages import Record, clean
 from cairn.core.outcomes import lost_events
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
-from cairn.engine.attend import TASK_S, attend
+from cairn.engine.attend import TASK_S, attend, stand_in_line
 from cairn.engine.backs import ProbeBack, TaskBack, events_for
 from cairn.engine.calls import CallRunner
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
 from cairn.engine.load import load
-from cairn.engine.perform import ModelCall, perform_task
+from cairn.engine.perform import ModelCall, lane_of, perform_task
 from cairn.errors import ErrorClass, Fenced, StoreError, UnknownAgent
-from cairn.ports import Claim, Store
+from cairn.ports import Claim, Lane, Permit, Store
 
 NO_RULES = Rules(tools={}, models=())
 """Enough to end a cancelled run whose agent is not known here."""
@@ -197,6 +197,45 @@ class Drive:
                 [(0, ev.RunFailed(error_class=ErrorClass.INTERNAL, message="; ".join(wrong)))]
             )
             return
+        lane = lane_of(state, crew)
+        if lane is None:
+            await self._request(action, crew, text, None)
+            return
+        permit = await self._permit(lane, action.reserved.tokens)
+        if permit is None:
+            return
+        launched = False
+        try:
+            launched = await self._request(action, crew, text, permit)
+        finally:
+            if not launched:
+                permit.close(ErrorClass.CANCELLED)
+
+    async def _permit(self, lane: Lane, tokens: int) -> Permit | None:
+        """Leave to make a request; None when there is news, and it must be decided anew."""
+        permit = lane.try_enter(tokens)
+        if permit is not None:
+            return permit
+        # the wait may be long: what is known goes first (law 3)
+        journal, host = self._journal, self._host
+        state = journal.state
+        await journal.flush()
+        if journal.state is not state:
+            return None
+        permit = await stand_in_line(
+            lane, tokens, self._store, journal, self._flights, lambda: host.draining
+        )
+        journal.tick()
+        if permit is None:
+            self._take_in()
+        return permit
+
+    async def _request(
+        self, action: AskModel, crew: Crew, text: str, permit: Permit | None
+    ) -> bool:
+        """Write the intent, then make the request; False when news made the decision stale."""
+        journal = self._journal
+        state = journal.state
         changed = text != state.blocks.get("instructions", "")
         tools = self._rules.offered
         event = ev.ModelRequested(
@@ -211,10 +250,11 @@ class Drive:
         )
         journal.decide([(action.step, event)])
         if not await journal.flush():
-            return
+            return False
         self._checked = len(state.messages)
-        request = ModelCall(journal.state, crew, self._host)
+        request = ModelCall(journal.state, crew, self._host, permit)
         self._flights.launch("model", request.make(), request.timeout_s, request.stopped)
+        return True
 
     async def _instructions(self, action: AskModel, crew: Crew) -> str | None:
         """The instructions of this request; None when news came while they were computed."""

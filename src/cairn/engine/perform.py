@@ -22,7 +22,17 @@ from cairn.engine.backs import ModelBack, ProbeBack, TaskBack, ToolBack
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.errors import ErrorClass, ModelError
-from cairn.ports import Clock, Delta, Discard, ModelReply, ModelRequest, ToolSchema
+from cairn.ports import (
+    Clock,
+    Delta,
+    Discard,
+    Lane,
+    Model,
+    ModelReply,
+    ModelRequest,
+    Permit,
+    ToolSchema,
+)
 from cairn.tools.context import Context
 from cairn.tools.outcome import classify
 from cairn.tools.runner import Finish, Finished, Running, start
@@ -30,17 +40,43 @@ from cairn.tools.tool import Tool
 from cairn.tools.verdicts import Happened, NotHappened, verdict_of
 
 
+def model_of(state: RunState, crew: Crew) -> tuple[Model, float]:
+    """The model whose turn it is, and how many seconds a request to it may take."""
+    index = min(state.model, len(crew.models) - 1)
+    return crew.models[index], crew.rules.models[index].timeout_us / 1e6
+
+
+def lane_of(state: RunState, crew: Crew) -> Lane | None:
+    """What requests to the model whose turn it is must wait for."""
+    model, _ = model_of(state, crew)
+    lane: Lane | None = getattr(model, "lane", None)
+    return lane
+
+
 class ModelCall:
-    """One request that the state says is open, ready to be made."""
+    """One request that the state says is open, ready to be made.
 
-    __slots__ = ("_begun", "_clock", "_model", "_request", "_shown", "_watchers", "timeout_s")
+    It owns the permit it is given, and closes it however it ends.
+    """
 
-    def __init__(self, state: RunState, crew: Crew, host: Host) -> None:
+    __slots__ = (
+        "_begun",
+        "_clock",
+        "_model",
+        "_permit",
+        "_request",
+        "_shown",
+        "_watchers",
+        "timeout_s",
+    )
+
+    def __init__(
+        self, state: RunState, crew: Crew, host: Host, permit: Permit | None = None
+    ) -> None:
         requested = state.request
         assert requested is not None  # noqa: S101 - only made for an open request
-        index = min(state.model, len(crew.models) - 1)
-        self.timeout_s = crew.rules.models[index].timeout_us / 1e6
-        self._model = crew.models[index]
+        self._model, self.timeout_s = model_of(state, crew)
+        self._permit = permit
         self._clock = host.clock
         self._watchers = host.watchers
         self._shown = False
@@ -83,6 +119,8 @@ class ModelCall:
         except Exception as error:  # an adapter's own fault is the run's, not the process's
             said = f"the model adapter failed: {type(error).__name__}: {error}"
             return self._failed(Fault(error_class=ErrorClass.INTERNAL, message=said))
+        if self._permit is not None:
+            self._permit.close(tokens=outcome.usage.tokens if outcome.usage is not None else 0)
         return ModelBack(
             outcome=outcome,
             latency_us=self._clock.monotonic_us() - self._begun,
@@ -99,6 +137,9 @@ class ModelCall:
         return self._failed(fault)
 
     def _failed(self, fault: Fault) -> ModelBack:
+        if self._permit is not None:
+            asked_s = fault.retry_after_us / 1e6
+            self._permit.close(fault.error_class, retry_after_s=asked_s)
         self._discard()
         return ModelBack(outcome=fault, latency_us=self._clock.monotonic_us() - self._begun)
 

@@ -76,7 +76,8 @@ def deciding_row(signal: Signal) -> Row:
     """The row of `TABLE` that decides, for those who want to know why."""
     codes = signal.code.lower().split()
     status = _status(signal, codes)
-    words = signal.message[:LOOKED_AT]
+    # The text of a success that could not be read may be the model's own: it accuses nobody.
+    words = "" if signal.kind == "bad_reply" and not status else signal.message[:LOOKED_AT]
     opened = signal.in_stream or signal.started
     for row in TABLE:
         if (

@@ -228,12 +228,12 @@ def key_of(endpoint: Endpoint, given: str, environ: Mapping[str, str] = os.envir
     )
 
 
-def is_loopback(base_url: str) -> bool:
-    """Whether the server stands on this machine."""
+def is_private(base_url: str) -> bool:
+    """Whether the server stands on this machine or in a network of one's own."""
     host = urlsplit(base_url).hostname or ""
     if host == "localhost":
         return True
     try:
-        return ip_address(host).is_loopback
+        return ip_address(host).is_private
     except ValueError:
         return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from cairn.core.limits import Price, Tier
@@ -42,7 +42,8 @@ def find_price(
 ) -> Price | None:
     """What a model costs today, or None when the data does not know.
 
-    The first call of a process loads the data: about 0.8 s of CPU. Call it off the event loop.
+    The first call of a process loads the data: 0.2 s of CPU, over 1 s where Python has not
+    compiled it before. Call it off the event loop.
     A price that depends on the time of day is given at its dearest.
 
     Args:
@@ -71,7 +72,27 @@ def why_unknown(
     return found if isinstance(found, str) else ""
 
 
-def _look_up(provider: str, model: str, base_url: str, now: datetime) -> Price | str:
+def find_window(provider: str, model: str, base_url: str = "") -> int:
+    """How many tokens a model takes, as the same data says; 0 when it does not.
+
+    Args:
+        provider: As in `find_price`.
+        model: As in `find_price`.
+        base_url: As in `find_price`.
+    """
+    entry = _entry(provider, model, base_url)
+    return 0 if isinstance(entry, str) else entry.model.context_window or 0
+
+
+class _Entry(NamedTuple):
+    """A model of the data, who sells it, and which data it is."""
+
+    model: Any
+    seller: str
+    version: str
+
+
+def _entry(provider: str, model: str, base_url: str) -> _Entry | str:
     try:
         from genai_prices import __version__, data_snapshot
     except ImportError:
@@ -84,14 +105,21 @@ def _look_up(provider: str, model: str, base_url: str, now: datetime) -> Price |
     if seller is None:
         where = f"at {_host(base_url) or 'such an address'}" if base_url else repr(provider)
         return f"{version} knows no provider {where}"
-    entry = seller.find_model(model, all_providers=snapshot.providers)
-    if entry is None:
+    found = seller.find_model(model, all_providers=snapshot.providers)
+    if found is None:
         return f"{version} knows no model {model!r} of {seller.id}"
-    prices = _of_the_day(entry, now)
-    unfit = _unfit(entry.id, prices)
+    return _Entry(found, seller.id, version)
+
+
+def _look_up(provider: str, model: str, base_url: str, now: datetime) -> Price | str:
+    entry = _entry(provider, model, base_url)
+    if isinstance(entry, str):
+        return entry
+    prices = _of_the_day(entry.model, now)
+    unfit = _unfit(entry.model.id, prices)
     if unfit:
-        return f"{version} has {model!r} of {seller.id}, but {unfit}"
-    return _dearest(prices, version)
+        return f"{entry.version} has {model!r} of {entry.seller}, but {unfit}"
+    return _dearest(prices, entry.version)
 
 
 # ---------------------------------------------------------------- whose price
@@ -99,11 +127,9 @@ def _look_up(provider: str, model: str, base_url: str, now: datetime) -> Price |
 
 def _seller(providers: Iterable[Any], wanted: str, base_url: str) -> Any:
     """The provider of the data that is paid. Its own matching by words finds too many."""
-    own = next((p for p in providers if p.id == wanted), None)
-    if not base_url:
-        return own
-    serving = [p for p in providers if _serves(p.api_pattern, base_url)]
-    return own if own in serving else next(iter(serving), None)
+    if base_url:
+        return next((p for p in providers if _serves(p.api_pattern, base_url)), None)
+    return next((p for p in providers if p.id == wanted), None)
 
 
 def _serves(pattern: str, base_url: str) -> bool:
@@ -133,24 +159,24 @@ def _host(base_url: str) -> str:
 # ---------------------------------------------------------------- which price
 
 
-def _of_the_day(entry: Any, now: datetime) -> list[dict[str, Any]]:
+def _of_the_day(model: Any, now: datetime) -> list[dict[str, Any]]:
     """All prices of a model that hold at some hour of the day, by the keys of the data.
 
     The data lists them from general to special, and the last one whose condition is met holds.
     """
     from genai_prices.types import TimeOfDateConstraint
 
-    if not isinstance(entry.prices, list):
-        return [vars(entry.prices)]
+    if not isinstance(model.prices, list):
+        return [vars(model.prices)]
     found = []
-    for conditional in reversed(entry.prices):
+    for conditional in reversed(model.prices):
         constraint = conditional.constraint
         by_hour = isinstance(constraint, TimeOfDateConstraint)
         if by_hour or constraint is None or constraint.active(now):
             found.append(vars(conditional.prices))
             if not by_hour:
                 return found
-    return [*found, vars(entry.prices[0].prices)]
+    return [*found, vars(model.prices[0].prices)]
 
 
 def _unfit(name: str, prices: list[dict[str, Any]]) -> str:

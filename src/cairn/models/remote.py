@@ -20,7 +20,7 @@ from cairn.models.endpoints import (
     PACKAGES,
     Endpoint,
     address_of,
-    is_loopback,
+    is_private,
     key_of,
 )
 from cairn.models.traffic import TrafficLimits, lane_for
@@ -59,7 +59,8 @@ class RemoteModel:
         base_url: Where the server is, if not at the provider's own address.
         api_key: The key; by default the provider's environment variable.
         price: What its tokens cost. By default looked up in the price data that comes with the
-            `providers` extra; on this machine's own servers nothing; else unknown.
+            `providers` extra; a server of one's own on a private address costs nothing; else
+            unknown.
         window: Tokens of a request and its reply together; looked up, or 128,000.
         max_output: Tokens a reply is given room for; 8,192.
         timeout_s: Deadline of one request; 300 s.
@@ -145,11 +146,14 @@ class RemoteModel:
     def _found_price(self) -> Price | None:
         from cairn.models.prices import find_price
 
-        base_url = address_of(self._endpoint, self._given_url)
-        if self._endpoint.free_key and is_loopback(base_url):
+        if self._endpoint.free_key and is_private(self.base_url):
             return FREE
-        given = self._given_url or (base_url if base_url != self._endpoint.base_url else "")
-        return find_price(self._endpoint.price_name, self._model, given)
+        return find_price(self._endpoint.price_name, self._model, self._elsewhere())
+
+    def _elsewhere(self) -> str:
+        """The address, unless it is the provider's own: whoever stands there sets the price."""
+        base_url = self.base_url
+        return base_url if base_url != self._endpoint.base_url else ""
 
     @property
     def window(self) -> int:
@@ -158,7 +162,8 @@ class RemoteModel:
             return self._given_window
         from cairn.models.prices import find_window
 
-        return find_window(self._endpoint.price_name, self._model) or WINDOW
+        found = find_window(self._endpoint.price_name, self._model, self._elsewhere())
+        return found or WINDOW
 
     @property
     def lane(self) -> Lane:
@@ -256,13 +261,13 @@ def _found(name: str) -> tuple[Endpoint, str]:
     if endpoint is None or not model_name:
         close = nearest(provider, ENDPOINTS)
         meant = f"Did you mean {' or '.join(close)}? " if close else ""
-        fix = f"{meant}Write it as 'provider:name'; the providers are {listed(ENDPOINTS)}"
+        fix = f"{meant}Write it as 'provider:name'; the providers are {listed(tuple(ENDPOINTS))}"
         raise ConfigError("RemoteModel.name", f"{name!r} names no provider's model", fix)
     return endpoint, model_name
 
 
 def _positive(field: str, value: float) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if isinstance(value, bool) or not value > 0:
         raise ConfigError(f"RemoteModel.{field}", f"{value!r} cannot be used", "Give a number > 0")
     return value
 

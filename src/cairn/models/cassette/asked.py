@@ -119,7 +119,7 @@ def _part(part: Part, redactor: Redactor) -> dict[str, Any]:
     if isinstance(part, Blob):
         return {
             "type": "blob",
-            "mime_type": part.mime_type,
+            "mime_type": redactor.text(part.mime_type),
             "name": redactor.text(part.name),
             "sha256": sha256(part.content).hexdigest(),
             "bytes": len(part.content),

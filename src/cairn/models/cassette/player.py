@@ -78,7 +78,7 @@ class Cassette:
                 "model", f"there is no model to record on {self.path}", "Give Cassette(path, model)"
             )
         self._inner = find_model(model)
-        self._header = _header(model, self._inner)
+        self._header = _header(model, self._inner, self._redactor)
         self._recording = recording(self.path, self._redactor, anew=self.mode == "record")
         try:
             self._recording.begin(self._header)
@@ -212,7 +212,7 @@ class Cassette:
 
     def _check_model(self, model: Model | str | None) -> None:
         taped = {self._header.model, self._header.asked}
-        if isinstance(model, str) and model not in taped:
+        if isinstance(model, str) and self._redactor.text(model) not in taped:
             raise ConfigError(
                 "cassette",
                 f"{self.path} holds answers of {self._header.model}, not of {model}",
@@ -231,12 +231,12 @@ def _mode(mode: str) -> str:
     return value
 
 
-def _header(model: Model | str, inner: Model) -> Header:
+def _header(model: Model | str, inner: Model, redactor: Redactor) -> Header:
     return Header(
         cassette=VERSION,
         cairn=getattr(sys.modules.get("cairn"), "__version__", ""),
-        model=inner.name,
-        asked=model if isinstance(model, str) and model != inner.name else "",
+        model=redactor.text(inner.name),
+        asked=redactor.text(model) if isinstance(model, str) and model != inner.name else "",
         window=inner.window,
         max_output=inner.max_output,
         takes_tools=getattr(inner, "takes_tools", True),

@@ -193,6 +193,7 @@ class Recording:
                 os.ftruncate(self._fd, size)
                 raise
             self._anew = False
+            _begun.add(str(self._path.resolve()))
         except OSError as error:
             raise ConfigError(
                 "cassette",
@@ -224,7 +225,6 @@ def recording(path: Path, redactor: Redactor, *, anew: bool) -> Recording:
         if found is None:
             found = Recording(path, redactor, anew=anew and place not in _begun)
             _open[place] = found
-            _begun.add(place)
         elif found.redactor.extra != redactor.extra:
             raise ConfigError(
                 "redact", f"{path} is recorded with another one", "Use one `redact` for one tape"

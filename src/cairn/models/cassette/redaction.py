@@ -91,10 +91,15 @@ class Redactor:
             for form in _forms(value):
                 self._forms.setdefault(form, placeholder)
         longest_first = sorted(self._forms, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, longest_first)))
-        self._bytes = [(value.encode("utf-8", "replace"), found.encode()) for value, found in named]
+        # a placeholder is passed over as a whole, unless a secret holds it or it holds a secret
+        self._known = re.compile("|".join([_PLACEHOLDER.pattern, *map(re.escape, longest_first)]))
+        self._bytes = [
+            (form.encode("utf-8", "replace"), self._forms[form].encode("utf-8", "replace"))
+            for form in longest_first
+            if len(form) >= SHORTEST_SECRET
+        ]
         self._patterns = [one for one in self.extra if isinstance(one, re.Pattern)]
-        self.text = lru_cache(maxsize=1024)(self._text)
+        self.text = lru_cache(maxsize=256)(self._text)
         """A text with its secrets replaced."""
 
     def tree(self, value: Any) -> Any:
@@ -109,24 +114,27 @@ class Redactor:
 
     def arguments(self, text: str) -> str:
         """The argument text of a call: still JSON afterwards, and untouched without a secret."""
-        plain = self.text(text)
-        if plain == text and "\\" not in text:
-            return text
         try:
-            value = json.loads(text)
+            value = json.loads(text, object_pairs_hook=_distinct)
         except (ValueError, RecursionError):
-            return plain
+            return self.text(text)
         hidden = self._numbers(self.tree(value))
-        if hidden == value:
-            return plain
-        again = json.dumps(hidden, ensure_ascii=False)
-        return again if self.text(again) == again else plain
+        if hidden != value:
+            text = json.dumps(hidden, ensure_ascii=False)
+        return self._hidden(text)  # one that reaches over the marks of JSON is still there
 
     def data(self, content: bytes) -> bytes:
-        """Bytes with known secrets replaced."""
-        for secret, placeholder in self._bytes:
-            content = content.replace(secret, placeholder)
-        return content
+        """Bytes with known secrets and what looks like a key replaced.
+
+        Patterns of `extra` are left out: one that is meant for a date could break an image.
+        """
+        for secret, hidden in self._bytes:
+            content = content.replace(secret, hidden)
+        text = content.decode("latin-1")
+        for needed, pattern, placeholder in SHAPES:
+            if any(word in text for word in needed):
+                text = _sub(pattern, placeholder, text)
+        return text.encode("latin-1")
 
     def _numbers(self, value: Any) -> Any:
         """A number that is a secret becomes a text, as a bare placeholder would be no JSON."""
@@ -148,8 +156,7 @@ class Redactor:
         return text
 
     def _once(self, text: str) -> str:
-        if any(form in text for form in self._forms):
-            text = self._outside(text, lambda part: self._known.sub(self._named, part))
+        text = self._hidden(text)
         for pattern in self._patterns:
             text = self._outside(text, partial(_sub, pattern, "«redacted»"))
         for needed, pattern, placeholder in SHAPES:
@@ -157,18 +164,21 @@ class Redactor:
                 text = self._outside(text, partial(_sub, pattern, placeholder))
         return self._outside(text, partial(_BASE64.sub, _decoded))
 
+    def _hidden(self, text: str) -> str:
+        if not any(form in text for form in self._forms):
+            return text
+        return self._known.sub(self._named, text)
+
     def _named(self, match: re.Match[str]) -> str:
-        return self._forms[match[0]]
+        found = match[0]
+        return self._forms.get(found) or self._forms.get(found[1:-1], found)
 
     def _outside(self, text: str, change: Callable[[str], str]) -> str:
-        """Change what lies between placeholders. One that wraps a secret is no placeholder."""
+        """Change what lies between placeholders."""
         if "«" not in text:
             return change(text)
         parts = _PLACEHOLDER.split(text)
-        return "".join(
-            part if n % 2 and part[1:-1] not in self._forms else change(part)
-            for n, part in enumerate(parts)
-        )
+        return "".join(part if n % 2 else change(part) for n, part in enumerate(parts))
 
 
 def _check(extra: tuple[Any, ...]) -> None:
@@ -182,6 +192,14 @@ def _check(extra: tuple[Any, ...]) -> None:
             f"{one!r} cannot be looked for",
             "Give texts and compiled regular expressions that never match an empty text",
         )
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names differ; of two equal ones JSON would drop what the first one says."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a name stands twice")
+    return value
 
 
 def _forms(secret: str) -> set[str]:

@@ -6,6 +6,8 @@ each loop gets its own client, closed by whoever closes the model in that loop.
 
 from __future__ import annotations
 
+import functools
+import ssl
 from collections.abc import Mapping
 from contextvars import ContextVar
 from importlib import import_module
@@ -56,6 +58,7 @@ class Connection:
         timeout = httpx2.Timeout(address.stall_s, connect=min(CONNECT_S, address.stall_s))
         self.http = httpx2.AsyncClient(
             timeout=timeout,
+            verify=_trusted(),
             limits=POOL,
             headers=dict(address.headers),
             event_hooks={"response": [_note_headers]},
@@ -65,6 +68,12 @@ class Connection:
     async def close(self) -> None:
         """Give its connections back."""
         await self.http.aclose()
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """The authorities; they take a tenth of a second to load, and any loop may share them."""
+    return httpx2.create_ssl_context()
 
 
 async def _note_headers(response: httpx2.Response) -> None:
@@ -129,11 +138,21 @@ def _messages(address: Address, http: httpx2.AsyncClient) -> LibraryModel[Any]:
 
 
 def _gemini(address: Address, http: httpx2.AsyncClient) -> LibraryModel[Any]:
+    from google.genai import Client
+    from google.genai.types import HttpOptions
     from pydantic_ai.models.google import GoogleModel
     from pydantic_ai.providers.google import GoogleProvider
 
-    provider = GoogleProvider(api_key=address.key, http_client=http, base_url=address.base_url)
-    return GoogleModel(address.model, provider=provider)
+    trusted = {"verify": _trusted(), "ssl": _trusted()}  # for clients it makes and never uses
+    options = HttpOptions(
+        base_url=address.base_url,
+        timeout=int(address.stall_s * 1000),
+        httpx_async_client=http,
+        client_args=trusted,
+        async_client_args=trusted,
+    )
+    client = Client(vertexai=False, api_key=address.key, http_options=options)
+    return GoogleModel(address.model, provider=GoogleProvider(client=client))
 
 
 _MODELS = {"chat": _chat, "responses": _responses, "messages": _messages, "gemini": _gemini}
