@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         UnknownRun,
         Unsure,
     )
+    from cairn.models.cassette import Cassette
     from cairn.models.remote import RemoteModel
     from cairn.models.scripted import Scripted, call
     from cairn.models.traffic import TrafficLimits
@@ -69,6 +70,7 @@ _HOMES = {
         "UnknownRun",
         "Unsure",
     ),
+    "cairn.models.cassette": ("Cassette",),
     "cairn.models.remote": ("RemoteModel",),
     "cairn.models.scripted": ("Scripted", "call"),
     "cairn.models.traffic": ("TrafficLimits",),
@@ -88,6 +90,7 @@ __all__ = [
     "Blob",
     "Briefing",
     "CairnError",
+    "Cassette",
     "ConfigError",
     "Context",
     "Delta",

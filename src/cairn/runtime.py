@@ -453,6 +453,7 @@ class Runtime:
         self.host.draining = True
         if self._driven:
             await asyncio.wait(set(self._driven.values()))
+        await self.host.close()
         await self.store.close()
 
     def close(self) -> None:

@@ -71,6 +71,16 @@ class Host:
             self._crews[name] = crew
         return crew
 
+    async def close(self) -> None:
+        """Give back what the models hold open in this loop: connections to their providers."""
+        for crew in self._crews.values():
+            for model in crew.models:
+                close = getattr(model, "close", None)
+                if close is not None:
+                    closed = close()
+                    if inspect.isawaitable(closed):
+                        await closed
+
     @property
     def makes_deps(self) -> bool:
         """Whether `deps` calls code of the deployment, which may take its time."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -20,6 +20,8 @@ from cairn.ports import ModelRequest
 
 SLICE = 160
 """Longer lines are shown in slices, so that a change in the middle of one can be seen."""
+REMEMBERED = 1024
+"""Messages of one cassette that are not read again."""
 
 
 class Asked:
@@ -34,6 +36,7 @@ class Asked:
         tool_choice: str = "auto",
         output_mode: str = "text",
         output_schema: Any = None,
+        digests: Sequence[str] | None = None,
     ) -> None:
         self.system = system
         self.messages = tuple(messages)
@@ -41,11 +44,8 @@ class Asked:
         self.tool_choice = tool_choice
         self.output_mode = output_mode
         self.output_schema = output_schema
-
-    @cached_property
-    def digests(self) -> tuple[str, ...]:
-        """One digest for each message."""
-        return tuple(map(digest, self.messages))
+        self.digests = tuple(map(digest, self.messages) if digests is None else digests)
+        """One for each message."""
 
     @cached_property
     def digest(self) -> str:
@@ -61,17 +61,6 @@ class Asked:
             ]
         )
 
-    def redacted(self, redactor: Redactor) -> Asked:
-        """The same once more redacted, by what is known here and now."""
-        return Asked(
-            system=redactor.text(self.system),
-            messages=[_again(message, redactor) for message in self.messages],
-            tools=[_tool(tool, redactor) for tool in self.tools],
-            tool_choice=self.tool_choice,
-            output_mode=self.output_mode,
-            output_schema=redactor.tree(self.output_schema),
-        )
-
     def lines(self) -> list[str]:
         """The request for people to read and to compare."""
         told = [f"system: {line}" for line in self.system.splitlines()]
@@ -85,16 +74,31 @@ class Asked:
         return [line[n : n + SLICE] for line in told for n in range(0, len(line) or 1, SLICE)]
 
 
-def asked_of(request: ModelRequest, redactor: Redactor) -> Asked:
-    """What of a request counts, with its secrets replaced."""
-    return Asked(
-        system=redactor.text(request.system),
-        messages=[_message(message, redactor) for message in request.messages],
-        tools=[_tool(msgspec.to_builtins(tool), redactor) for tool in request.tools],
-        tool_choice=request.tool_choice,
-        output_mode=request.output_mode,
-        output_schema=redactor.tree(request.output_schema),
-    )
+class Reader:
+    """Brings requests into that form. A conversation grows, so a message is read only once."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._read = lru_cache(maxsize=REMEMBERED)(self._message)
+
+    def asked(self, request: ModelRequest) -> Asked:
+        """What of a request counts, with its secrets replaced."""
+        redactor = self._redactor
+        read = [self._read(message) for message in request.messages]
+        return Asked(
+            system=redactor.text(request.system),
+            messages=[message for message, _ in read],
+            digests=[known for _, known in read],
+            tools=[redacted_tool(msgspec.to_builtins(t), redactor) for t in request.tools],
+            tool_choice=request.tool_choice,
+            output_mode=request.output_mode,
+            output_schema=redactor.tree(request.output_schema),
+        )
+
+    def _message(self, message: Message) -> tuple[dict[str, Any], str]:
+        parts = [_part(part, self._redactor) for part in message.parts]
+        value = {"role": message.role, "parts": parts}
+        return value, digest(value)
 
 
 def digest(value: Any) -> str:
@@ -107,12 +111,14 @@ def written(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _tool(tool: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+def redacted_tool(tool: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+    """A tool's values redacted."""
     return {name: redactor.tree(value) for name, value in tool.items()}
 
 
-def _message(message: Message, redactor: Redactor) -> dict[str, Any]:
-    return {"role": message.role, "parts": [_part(part, redactor) for part in message.parts]}
+def redacted_message(message: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+    """A recorded message, redacted once more by what is known here and now."""
+    return {**message, "parts": [_redacted_part(part, redactor) for part in message["parts"]]}
 
 
 def _part(part: Part, redactor: Redactor) -> dict[str, Any]:
@@ -131,10 +137,6 @@ def _part(part: Part, redactor: Redactor) -> dict[str, Any]:
     if opaque := plain.pop("opaque", ""):
         plain["opaque_sha256"] = sha256(redactor.text(opaque).encode(errors="replace")).hexdigest()
     return _redacted_part(plain, redactor)
-
-
-def _again(message: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
-    return {**message, "parts": [_redacted_part(part, redactor) for part in message["parts"]]}
 
 
 def _redacted_part(part: dict[str, Any], redactor: Redactor) -> dict[str, Any]:

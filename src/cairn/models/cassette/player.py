@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
@@ -14,12 +15,12 @@ from cairn.core.limits import FREE, Price
 from cairn.core.messages import Text
 from cairn.errors import ConfigError, ErrorClass, ModelError
 from cairn.models import find_model
-from cairn.models.cassette.asked import Asked, asked_of
+from cairn.models.cassette.asked import Asked, Reader
 from cairn.models.cassette.mismatch import headline, unexpected
 from cairn.models.cassette.recording import Recording, recording
 from cairn.models.cassette.redaction import Redactor
 from cairn.models.cassette.tape import RECORD_ANEW, VERSION, Exchange, Header, load
-from cairn.ports import Model, ModelReply, ModelRequest, OnDelta
+from cairn.ports import Lane, Model, ModelReply, ModelRequest, OnDelta
 
 Mode = Literal["replay", "record", "extend"]
 MODE_VARIABLE = "CAIRN_CASSETTE"
@@ -65,6 +66,7 @@ class Cassette:
         self.path = Path(path)
         self.mode = _mode(mode)
         self._redactor = Redactor(os.environ, redact)
+        self._reader = Reader(self._redactor)
         self._price = price
         self._used: set[int] = set()
         self._inner: Model | None = None
@@ -78,12 +80,14 @@ class Cassette:
                 "model", f"there is no model to record on {self.path}", "Give Cassette(path, model)"
             )
         self._inner = find_model(model)
+        if self.mode == "record":
+            self.check()  # before an old tape is given up for one that holds only refusals
         self._header = _header(model, self._inner, self._redactor)
         self._recording = recording(self.path, self._redactor, anew=self.mode == "record")
         try:
             self._recording.begin(self._header)
-        except BaseException:
-            self.close()
+        except BaseException:  # whatever it was, the tape must not stay locked
+            self.eject()
             raise
         self._tape = self._recording.tape
 
@@ -99,13 +103,34 @@ class Cassette:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self.eject()
 
-    def close(self) -> None:
-        """Let other processes record this tape. The end of the process does so, too."""
+    def eject(self) -> None:
+        """End the recording, so that another process may record this tape.
+
+        Leaving a `with` block does so, too, and so does the end of the process.
+        """
         ended, self._recording = self._recording, None
         if ended is not None:
             ended.close()
+
+    def check(self) -> None:
+        """Look whether it could be asked: in a replay it can.
+
+        Raises:
+            ConfigError: it records, and the recorded model cannot be asked here.
+        """
+        look = getattr(self._inner, "check", None)
+        if look is not None:
+            look()
+
+    async def close(self) -> None:
+        """Give back what the recorded model holds open in this loop; the recording goes on."""
+        close = getattr(self._inner, "close", None)
+        if close is not None:
+            closed = close()
+            if inspect.isawaitable(closed):
+                await closed
 
     # ---------------------------------------------------------------- what a model says of itself
 
@@ -120,6 +145,12 @@ class Cassette:
         if self._price is not None:
             return self._price
         return FREE if self._inner is None else self._inner.price
+
+    @property
+    def lane(self) -> Lane | None:
+        """The way to the recorded model's provider; a replay needs none."""
+        found: Lane | None = getattr(self._inner, "lane", None)
+        return found
 
     @property
     def window(self) -> int:
@@ -156,7 +187,7 @@ class Cassette:
             ModelError: the recorded or new failure; `invalid_request` when it is not on the tape.
             ConfigError: the exchange cannot be written.
         """
-        asked = asked_of(request, self._redactor)
+        asked = self._reader.asked(request)
         if self.mode != "record":
             run = self._redactor.text(request.run)
             found = self._tape.find(asked, request, run)
@@ -176,7 +207,11 @@ class Cassette:
         self, asked: Asked, request: ModelRequest, on_delta: OnDelta | None
     ) -> ModelReply:
         if self._inner is None or self._recording is None:
-            raise ConfigError("cassette", f"{self.path} was closed", "Make a new Cassette")
+            raise ConfigError("cassette", f"{self.path} was ejected", "Make a new Cassette")
+        try:
+            self.check()
+        except ConfigError as error:  # nobody was asked, so nothing is recorded
+            raise ModelError(ErrorClass.AUTH, str(error)) from error
         shown: list[str] = []
 
         def heard(text: str) -> None:
@@ -206,7 +241,7 @@ class Cassette:
         shown: list[str],
     ) -> None:
         if self._recording is None:
-            raise ConfigError("cassette", f"{self.path} was closed", "Make a new Cassette")
+            raise ConfigError("cassette", f"{self.path} was ejected", "Make a new Cassette")
         kept = self._recording.add(asked, request, outcome, "".join(shown))
         self._used.add(kept.number)
 

@@ -45,7 +45,7 @@ class Recording:
         self._fd = _opened(path)
         try:
             self._read()
-        except BaseException:
+        except BaseException:  # whatever it was, the tape must not stay locked
             os.close(self._fd)
             raise
 
@@ -138,7 +138,7 @@ class Recording:
                 shown=shown,
             )
             tape.definitions |= defined
-            tape.add(exchange, asked)
+            tape.add(exchange)
             self._last[run] = exchange
             return exchange
 

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from cairn.errors import ConfigError, ErrorClass, ModelError
-from cairn.models.cassette.asked import Asked
+from cairn.models.cassette.asked import Asked, digest, redacted_message, redacted_tool
 from cairn.models.cassette.redaction import Redactor
 from cairn.ports import ModelReply, ModelRequest
 
@@ -81,12 +81,13 @@ class Tape:
         self.definitions: dict[str, Any] = {}
         self._by_digest: dict[str, list[Exchange]] = {}
         self._by_number: dict[int, Asked] = {}
+        self._read: dict[str, Any] = {}
 
-    def add(self, exchange: Exchange, stored: Asked) -> None:
-        """Take an exchange up; `stored` is its request as it stands on the tape."""
+    def add(self, exchange: Exchange) -> None:
+        """Take an exchange up."""
         self.exchanges.append(exchange)
         self.newest = max(self.newest, exchange.number)
-        self._by_number[exchange.number] = stored
+        self._by_number[exchange.number] = exchange.asked
         self._by_digest.setdefault(exchange.asked.digest, []).append(exchange)
 
     def same(self, asked: Asked) -> list[Exchange]:
@@ -141,6 +142,7 @@ class Tape:
             elif "define" in value:
                 name = value.pop("define")
                 (self.definitions[name],) = value.values()
+                self._read.pop(name, None)
             else:
                 self._exchange(number, value, redactor)
         except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError) as error:
@@ -169,22 +171,23 @@ class Tape:
         return msgspec.convert(value, Header)
 
     def _exchange(self, line: int, value: dict[str, Any], redactor: Redactor) -> None:
-        before = self._by_number[value["after"]].messages if "after" in value else ()
-        tools = value.get("tools")
+        before = self._by_number[value["after"]] if "after" in value else Asked()
+        read = [self._message(name, redactor) for name in value.get("messages", ())]
         schema = value.get("output_schema")
-        stored = Asked(
-            system=self.definitions[value["system"]] if "system" in value else "",
-            messages=[*before, *(self.definitions[m] for m in value.get("messages", ()))],
-            tools=[self.definitions[t] for t in self.definitions[tools]] if tools else (),
+        asked = Asked(
+            system=redactor.text(self.definitions[value["system"]]) if "system" in value else "",
+            messages=[*before.messages, *(message for message, _ in read)],
+            digests=[*before.digests, *(known for _, known in read)],
+            tools=self._tools(value["tools"], redactor) if "tools" in value else (),
             tool_choice=value.get("tool_choice", "auto"),
             output_mode=value.get("output_mode", "text"),
-            output_schema=self.definitions[schema] if schema else None,
+            output_schema=redactor.tree(self.definitions[schema]) if schema else None,
         )
         reply, error = value.get("reply"), value.get("error")
         exchange = Exchange(
             number=value["exchange"],
             line=line,
-            asked=stored.redacted(redactor),
+            asked=asked,
             run=redactor.text(value.get("run", "")),
             turn=value.get("turn", 0),
             attempt=value.get("attempt", 1),
@@ -194,7 +197,21 @@ class Tape:
         )
         if error:
             exchange.failure()
-        self.add(exchange, stored)
+        self.add(exchange)
+
+    def _message(self, name: str, redactor: Redactor) -> tuple[Any, str]:
+        found: tuple[Any, str] | None = self._read.get(name)
+        if found is None:
+            message = redacted_message(self.definitions[name], redactor)
+            found = self._read[name] = (message, digest(message))
+        return found
+
+    def _tools(self, name: str, redactor: Redactor) -> list[Any]:
+        found: list[Any] | None = self._read.get(name)
+        if found is None:
+            tools = [self.definitions[tool] for tool in self.definitions[name]]
+            found = self._read[name] = [redacted_tool(tool, redactor) for tool in tools]
+        return found
 
 
 def _whole(line: bytes) -> bool:
