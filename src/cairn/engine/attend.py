@@ -81,7 +81,7 @@ async def stand_in_line(
         return None
     finally:
         if not kept:
-            _leave(entering)
+            await _leave(entering)
 
 
 async def _nothing_new(
@@ -104,12 +104,14 @@ async def _nothing_new(
             await journal.catch_up()
     finally:
         news.cancel()
+        await asyncio.wait({news})  # until it is over, nobody else can wait for flights
     return journal.state is state and not flights.stopping and not draining()
 
 
-def _leave(entering: asyncio.Future[Permit]) -> None:
+async def _leave(entering: asyncio.Future[Permit]) -> None:
     """Give up a place in line, and what had been given for it already."""
     if not entering.done():
         entering.cancel()
-    elif not entering.cancelled() and entering.exception() is None:
+        await asyncio.wait({entering})
+    if not entering.cancelled() and entering.exception() is None:
         entering.result().close(ErrorClass.CANCELLED)

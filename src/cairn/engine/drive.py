@@ -34,7 +34,7 @@ from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
 from cairn.engine.load import load
-from cairn.engine.perform import ModelCall, lane_of, perform_task
+from cairn.engine.perform import ModelCall, lane_of, model_of, perform_task
 from cairn.errors import ErrorClass, Fenced, StoreError, UnknownAgent
 from cairn.ports import Claim, Lane, Permit, Store
 
@@ -187,6 +187,7 @@ class Drive:
 
     async def _ask(self, action: AskModel, crew: Crew) -> None:
         journal = self._journal
+        self._host.check(model_of(journal.state, crew)[0])
         text = await self._instructions(action, crew)
         if text is None:
             return

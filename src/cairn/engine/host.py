@@ -16,7 +16,7 @@ from cairn.core.state import RunState
 from cairn.engine.clock import SystemClock
 from cairn.engine.watchers import Watchers
 from cairn.errors import ConfigError, DepsFailed, UnknownAgent
-from cairn.ports import Clock
+from cairn.ports import Clock, Model
 
 
 class Deployment(Record, gc=True):
@@ -52,6 +52,7 @@ class Host:
         self.draining = False
         self._deployment = deployment
         self._crews: dict[str, Crew] = {}
+        self._checked: set[int] = set()
         self.watchers = Watchers()
 
     def crew(self, name: str) -> Crew:
@@ -70,6 +71,17 @@ class Host:
             crew = prepare(agent, deployment.policy, deployment.ladder, deployment.unknown_price)
             self._crews[name] = crew
         return crew
+
+    def check(self, model: Model) -> None:
+        """Look, once, whether a crew's model could be asked by this process.
+
+        Raises:
+            ConfigError: a key, a package or an address is missing.
+        """
+        check = getattr(model, "check", None)
+        if check is not None and id(model) not in self._checked:
+            check()
+            self._checked.add(id(model))
 
     async def close(self) -> None:
         """Give back what the models hold open in this loop: connections to their providers."""

@@ -5,8 +5,9 @@ may be concluded from refusals, and what not:
 
 - A burst is on its way before its first refusal is back. All refusals of requests that had entered
   by then are one episode: they count once for the cool-down, and each corrects the estimate. The
-  last of them leaves in flight exactly what was accepted, so that is the new bound. Requests that
-  entered after the last one that was refused do not count: they may not have arrived yet.
+  last of them leaves in flight what was accepted, so that is the new bound. Requests that entered
+  after the last one that was refused do not count: they may not have arrived yet. And of more than
+  are proven (below) one does not count: it may be on its way still, or back already.
 - Accepted requests may end before late refusals are back, and then the bound comes out too low.
   But those that entered when nothing refused was in flight yet were carried at once, if all of
   them end well. The most that was carried like that is the ceiling, up to which each success
@@ -211,6 +212,7 @@ class Room:
         self._ceiling = inf
         self._before = (inf, inf)  # bound and ceiling as the present episode found them
         self._evident = False
+        self._left: float = 1  # what the last refusal left in flight
         self._episode = 0  # the last that had entered when the episode began
         self._refused_to = 0
         self._carried = 0  # most carried at once by what entered before the episode
@@ -263,7 +265,9 @@ class Room:
         bound, ceiling = self._before
         self._evident = left > 0 or self._let_by > self._let_by_before
         if self._evident:
-            self.bound = max(1, min(bound, left))
+            self._left = max(1, min(bound, left))
+            doubtful = left > self._carried  # one of them may only be on its way, there or back
+            self.bound = max(1, min(bound, left - doubtful))
             self._ceiling = max(self.bound, self._carried)
         else:
             self.bound = bound if bound < inf else 1
@@ -298,4 +302,5 @@ class Room:
             else:
                 self._carried = max(self._carried, entry.beside)
                 if self._evident:
+                    self.bound = max(self.bound, min(self._left, self._carried))
                     self._ceiling = max(self._ceiling, self._carried)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from hashlib import sha256
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -13,7 +12,7 @@ from weakref import WeakKeyDictionary
 from cairn.core.limits import FREE, Price
 from cairn.core.names import listed, nearest
 from cairn.errors import ConfigError, ErrorClass, ModelError
-from cairn.models.action import decode, encode
+from cairn.models.action import AnswerShown, decode, encode
 from cairn.models.endpoints import (
     ENDPOINTS,
     EXTRAS,
@@ -23,7 +22,7 @@ from cairn.models.endpoints import (
     is_private,
     key_of,
 )
-from cairn.models.traffic import TrafficLimits, lane_for
+from cairn.models.traffic import TrafficLimits, lane_for, lane_key
 from cairn.ports import Lane, ModelReply, ModelRequest, OnDelta
 
 if TYPE_CHECKING:
@@ -170,9 +169,8 @@ class RemoteModel:
         """The way to this provider, shared by all runs of the process."""
         if self._lane is None:
             key = self._given_key or "".join(os.environ.get(k, "") for k in self._endpoint.keys)
-            account = sha256(key.encode()).hexdigest()[:12]
-            where = f"{self._endpoint.provider} {self.base_url} {account}"
-            self._lane = lane_for(where, self._traffic)
+            named = lane_key(self._endpoint.provider, self.base_url, key)
+            self._lane = lane_for(named, self._traffic)
         return self._lane
 
     def check(self) -> None:
@@ -213,9 +211,10 @@ class RemoteModel:
             cache=self._cache,
             finish_required=self._finish_required,
         )
-        if request.output_mode == "action":
-            return decode(await exchange.make(encode(request), None), request)
-        return await exchange.make(request, on_delta)
+        if request.output_mode != "action":
+            return await exchange.make(request, on_delta)
+        shown = AnswerShown(on_delta).feed if on_delta is not None else None
+        return decode(await exchange.make(encode(request), shown), request)
 
     async def _connection(self) -> Connection:
         """This loop's connection; the first one loads the vendor library in a thread."""

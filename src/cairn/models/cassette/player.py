@@ -20,7 +20,7 @@ from cairn.models.cassette.mismatch import headline, unexpected
 from cairn.models.cassette.recording import Recording, recording
 from cairn.models.cassette.redaction import Redactor
 from cairn.models.cassette.tape import RECORD_ANEW, VERSION, Exchange, Header, load
-from cairn.ports import Lane, Model, ModelReply, ModelRequest, OnDelta
+from cairn.ports import Model, ModelReply, ModelRequest, OnDelta
 
 Mode = Literal["replay", "record", "extend"]
 MODE_VARIABLE = "CAIRN_CASSETTE"
@@ -145,12 +145,6 @@ class Cassette:
         if self._price is not None:
             return self._price
         return FREE if self._inner is None else self._inner.price
-
-    @property
-    def lane(self) -> Lane | None:
-        """The way to the recorded model's provider; a replay needs none."""
-        found: Lane | None = getattr(self._inner, "lane", None)
-        return found
 
     @property
     def window(self) -> int:
