@@ -256,13 +256,19 @@ def prepare(
         check_answer=output.problem if output else None,
         checks=tuple(agent.checks),
         offered=sha256(described).hexdigest()[:16] if schemas else "",
-        overhead_tokens=estimate_tokens(described.decode()) + estimate_tokens(text),
+        overhead_tokens=_tokens_of_schemas(described.decode(), models) + estimate_tokens(text),
         approval_ttl_us=agent.approval_us,
         repairs=agent.repairs,
         output_mode="schema" if output else "text",
         tool_choice=agent.tool_choice,
     )
     return Crew(agent=agent, rules=rules, models=models, schemas=schemas, output=output)
+
+
+def _tokens_of_schemas(described: str, models: tuple[Model, ...]) -> int:
+    """Where calls are JSON actions the schemas are sent twice: in words, and to be forced."""
+    twice = any(not getattr(model, "takes_tools", True) for model in models)
+    return estimate_tokens(described) * (2 if twice else 1)
 
 
 def _spec_of(model: Model, unknown_price: Price) -> ModelSpec:

@@ -31,6 +31,7 @@ What goes wrong inside a run is data, not an exception: see `ErrorClass`.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 
 class ErrorClass(StrEnum):
@@ -192,6 +193,7 @@ class ModelError(CairnError):
         retry_after_s: Seconds the provider asked to wait, if it did.
         status: HTTP status, if there was one.
         request_id: The provider's id of the request, if known.
+        usage: The `Usage` of a reply that came whole and cannot be used; None if unknown.
     """
 
     def __init__(
@@ -202,12 +204,14 @@ class ModelError(CairnError):
         retry_after_s: float | None = None,
         status: int | None = None,
         request_id: str = "",
+        usage: Any = None,
     ) -> None:
         super().__init__(message)
         self.error_class = error_class
         self.retry_after_s = retry_after_s
         self.status = status
         self.request_id = request_id
+        self.usage = usage
 
 
 class ToolSignal(CairnError):

@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,12 +19,18 @@ from cairn.cli.drivers import ALL, NAMED, undriven
 from cairn.cli.paint import console, line, styled
 from cairn.cli.place import Place, is_missing, locate, open_app, store_file, with_store
 from cairn.cli.plain import visible_line
+from cairn.cli.round_trip import round_trip as ask
+from cairn.cli.round_trip import where_of, without_keys
 from cairn.core.lifecycle import ENDED, Status
 from cairn.core.messages import Record
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
 from cairn.errors import CairnError
-from cairn.ports import RunFilter
+from cairn.models import find_model
+from cairn.models.catalogue import check, key_variable
+from cairn.models.endpoints import ENDPOINTS
+from cairn.models.scripted import Scripted
+from cairn.ports import Model, RunFilter
 from cairn.store.sqlite import filesystem
 
 if TYPE_CHECKING:
@@ -45,16 +51,29 @@ class Finding(Record):
     text: str
 
 
-def doctor(*, store: options.Store = "", app: options.App = "") -> None:
+def doctor(
+    *,
+    model: Annotated[
+        str,
+        typer.Option("--model", metavar="PROVIDER:NAME", help="Ask this model for one word."),
+    ] = "",
+    round_trip: Annotated[
+        bool, typer.Option("--round-trip", help="Ask each model of the agents for one word.")
+    ] = False,
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
     """Look whether all is well here.
 
-    Python, SQLite, the store and its disk, the application and its agents. Exits with 1 if
-    something is wrong.
+    Python, SQLite, the store and its disk, the application, its agents and their models. No model
+    is asked anything unless --round-trip or --model say so, as that costs a little. Exits with 1
+    if something is wrong.
     """
     place = locate(store, app)
+    named = find_model(model) if model else None
     out = console()
     problems = 0
-    for finding in _look(place):
+    for finding in _look(place, named, round_trip):
         problems += finding.level == "problem"
         mark = styled(_MARKS[finding.level])
         mark.plain = finding.level.ljust(7)
@@ -62,11 +81,13 @@ def doctor(*, store: options.Store = "", app: options.App = "") -> None:
     raise typer.Exit(exits.REFUSED if problems else exits.DONE)
 
 
-def _look(place: Place) -> Iterator[Finding]:
+def _look(place: Place, named: Model | None, round_trip: bool) -> Iterator[Finding]:
     yield from _python()
     yield from _library()
     yield from _store(place)
-    yield from _app(place)
+    yield from _app(place, round_trip)
+    if named is not None:
+        yield from _model(named, round_trip=True)
 
 
 def _python() -> Iterator[Finding]:
@@ -196,7 +217,7 @@ async def _runs(client: Client) -> list[Finding]:
 # ---------------------------------------------------------------- the application
 
 
-def _app(place: Place) -> Iterator[Finding]:
+def _app(place: Place, round_trip: bool) -> Iterator[Finding]:
     if not place.has_app:
         text = "none named (--app, CAIRN_APP or [tool.cairn] app): nothing can be driven from here"
         yield Finding(level="note", what="app", text=text)
@@ -210,19 +231,52 @@ def _app(place: Place) -> Iterator[Finding]:
     yield Finding(level="ok", what="app", text=name)
     if not runtime.host.agents:
         yield Finding(level="problem", what="agents", text="the runtime has none")
+    models: dict[tuple[str, str, type], Model] = {}
     for agent in sorted(runtime.host.agents):
-        yield from _agent(runtime, agent)
+        yield _agent(runtime, agent, models)
+    for each in models.values():
+        yield from _model(each, round_trip=round_trip)
+    if not round_trip and any(not isinstance(each, Scripted) for each in models.values()):
+        text = "none was asked anything, as that costs a little: --round-trip asks each for a word"
+        yield Finding(level="note", what="models", text=text)
     runtime.portal.call(runtime.store.close())
     runtime.portal.close()
 
 
-def _agent(runtime: Runtime, name: str) -> Iterator[Finding]:
+def _agent(runtime: Runtime, name: str, models: dict[tuple[str, str, type], Model]) -> Finding:
+    """How an agent stands; its models are added to those that were seen."""
     try:
         crew = runtime.host.crew(name)
     except CairnError as error:
-        yield Finding(level="problem", what=f"agent {name}", text=str(error))
-        return
-    models = ", ".join(model.name for model in crew.models)
+        return Finding(level="problem", what=f"agent {name}", text=without_keys(str(error)))
+    for model in crew.models:
+        models.setdefault((model.name, where_of(model), type(model)), model)
+    named = ", ".join(model.name for model in crew.models)
     tools = ", ".join(f"{t.name} ({t.effect})" for t in crew.rules.tools.values())
-    text = f"model {models}; tools: {visible_line(tools, 400) or 'none'}"
-    yield Finding(level="ok", what=f"agent {name}", text=text)
+    text = f"model {named}; tools: {visible_line(tools, 400) or 'none'}"
+    return Finding(level="ok", what=f"agent {name}", text=text)
+
+
+# ---------------------------------------------------------------- models
+
+
+def _model(model: Model, *, round_trip: bool) -> Iterator[Finding]:
+    what = f"model {model.name}"
+    if isinstance(model, Scripted):
+        yield Finding(level="ok", what=what, text="a script: it needs no key and no network")
+        return
+    problem = check(model)
+    if problem:
+        yield Finding(level="problem", what=what, text=without_keys(problem))
+        return
+    text = ", ".join(filter(None, ["ready to be asked", where_of(model), _key_from(model)]))
+    yield Finding(level="ok", what=what, text=text)
+    if round_trip:
+        trip = ask(model)
+        yield Finding(level="ok" if trip.ok else "problem", what=what, text=trip.text)
+
+
+def _key_from(model: Model) -> str:
+    endpoint = ENDPOINTS.get(model.name.partition(":")[0])
+    variable = key_variable(endpoint) if endpoint is not None else ""
+    return f"key from {variable}" if variable else ""

@@ -14,6 +14,7 @@ from cairn.cli import (
     doctor_command,
     exits,
     keep_commands,
+    models_command,
     read_commands,
     run_commands,
 )
@@ -84,5 +85,6 @@ for _command in (
     keep_commands.prune,
     keep_commands.backup,
     doctor_command.doctor,
+    models_command.models,
 ):
     app.command()(_command)

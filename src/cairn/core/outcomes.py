@@ -25,12 +25,13 @@ REFUSED = frozenset({"content_filter", "refusal", "safety", "blocked"})
 
 
 class Fault(Record):
-    """A failed model attempt, as the adapter saw it."""
+    """A failed model attempt, as the adapter saw it; `usage` if it is known what it used."""
 
     error_class: ErrorClass
     message: str
     retry_after_us: int = 0
     request_id: str = ""
+    usage: Usage | None = None
 
 
 class Called(Record):
@@ -186,11 +187,17 @@ def _fault(
         message=clean(fault.message)[:EXCERPT],
         disposition=rung.disposition,
         note=f"[runtime] {clean(fault.message)[:EXCERPT]}" if rung.disposition == "repair" else "",
-        usage=_reserved(state) if fault.error_class in UNANSWERED else Usage(),
+        usage=_used(state, rules, fault),
         latency_us=latency_us,
         retry_at=retry_at,
         request_id=fault.request_id,
     )
+
+
+def _used(state: RunState, rules: Rules, fault: Fault) -> Usage:
+    if fault.usage is not None:
+        return _priced(fault.usage, rules.models[min(state.model, len(rules.models) - 1)])
+    return _reserved(state) if fault.error_class in UNANSWERED else Usage()
 
 
 def _excerpt(reply: Reply) -> str:

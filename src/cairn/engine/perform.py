@@ -15,6 +15,7 @@ import msgspec
 from cairn.agent import Answer, Crew
 from cairn.core.actions import RunTask
 from cairn.core.context import system_text
+from cairn.core.limits import Usage
 from cairn.core.messages import Part, Reasoning, Text, clean
 from cairn.core.outcomes import Called, Fault, Reply
 from cairn.core.state import Call, RunState
@@ -110,6 +111,7 @@ class ModelCall:
                     message=str(error),
                     retry_after_us=ceil((error.retry_after_s or 0) * 1e6),
                     request_id=clean(error.request_id),
+                    usage=error.usage if isinstance(error.usage, Usage) else None,
                 )
             )
         except TimeoutError as error:

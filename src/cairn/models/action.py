@@ -106,6 +106,7 @@ def decode(reply: ModelReply, request: ModelRequest) -> ModelReply:
             f"Your last reply was not usable and nothing of it was executed: {error}. "
             f"Reply with one JSON object and nothing else: {_forms(request)}.",
             request_id=reply.request_id,
+            usage=reply.usage,
         ) from error
     thoughts: tuple[Part, ...] = tuple(p for p in reply.parts if isinstance(p, Reasoning))
     if isinstance(said, ReplyCall):

@@ -1,7 +1,9 @@
 """A JSON Schema made so that a grammar can force it, and one of several can share a document.
 
 What grammars cannot express is left out (look-ahead in patterns, very long bounds), and what
-says nothing about form too (titles, defaults). The result accepts all that the schema accepts.
+says nothing about form too (titles, defaults). Objects are closed unless they say otherwise:
+a small model would go on inventing fields. So the result is wider than the schema and has no
+room for fields nobody named; the runtime checks against the schema itself in any case.
 """
 
 from __future__ import annotations
@@ -14,9 +16,8 @@ NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 BOUNDS = frozenset({"minLength", "maxLength", "minItems", "maxItems"})
 LONGEST_BOUND = 256
 """Grammars spell repetitions out, and engines refuse long ones."""
-PLAIN_PATTERN = re.compile(
-    r"\^(?:[\w\s\-/:,;#@%&=!~<>'\".*+?|()\[\]{}]|\\[dws.\-/+*?()\[\]{}|])*\$"
-)
+NO_GRAMMAR = re.compile(r"\(\?[=!<]|\\[1-9]")
+"""Look-around and back references in a pattern."""
 
 
 def forcible(schema: dict[str, Any], prefix: str, defs: dict[str, Any]) -> dict[str, Any]:
@@ -37,15 +38,17 @@ def forcible(schema: dict[str, Any], prefix: str, defs: dict[str, Any]) -> dict[
     return copy
 
 
-def _walked(node: Any, prefix: str) -> Any:
+def _walked(node: Any, prefix: str, *, closed: bool = True) -> Any:
     if isinstance(node, list):
-        return [_walked(item, prefix) for item in node]
+        return [_inner(item, prefix, closed=closed) for item in node]
     if not isinstance(node, dict):
         return node
     copy: dict[str, Any] = {}
+    if closed and "properties" in node and "patternProperties" not in node:
+        copy["additionalProperties"] = False
     for key, value in node.items():
         if key in NAMED and isinstance(value, dict):
-            copy[key] = {name: _walked(inner, prefix) for name, inner in value.items()}
+            copy[key] = {name: _inner(inner, prefix) for name, inner in value.items()}
         elif key in ("const", "enum", "required", "description"):
             copy[key] = value
         elif key == "$ref":
@@ -53,13 +56,19 @@ def _walked(node: Any, prefix: str) -> Any:
             if target:
                 copy[key] = target
         elif not _left_out(key, value):
-            copy[key] = _walked(value, prefix)
+            copy[key] = _walked(value, prefix, closed=key != "allOf")  # its parts add up
     return copy
+
+
+def _inner(schema: Any, prefix: str, *, closed: bool = True) -> Any:
+    return {} if schema is True else _walked(schema, prefix, closed=closed)
 
 
 def _left_out(key: str, value: Any) -> bool:
     if key == "pattern":
-        return "(?" in str(value) or not PLAIN_PATTERN.fullmatch(str(value))
+        return bool(NO_GRAMMAR.search(str(value)))
+    if key == "items" and value is True:
+        return True
     return key in SILENT or (key in BOUNDS and isinstance(value, int) and value > LONGEST_BOUND)
 
 

@@ -35,6 +35,17 @@ TURN = "\nuser:"
 """Where such a model begins to speak for the other side."""
 SIGACTION_BYTES = 1_024
 
+SCHEMA = "json_schema"
+COMPACT = {
+    "x-guidance": {
+        "whitespace_flexible": False,
+        "item_separator": ", ",
+        "key_separator": ": ",
+        "lenient": True,
+    }
+}
+"""Small models fill the space a grammar leaves them with line ends, until they are cut."""
+
 OnChunk = Callable[[dict[str, Any]], bool]
 """Takes a chunk of the reply; true ends the generation."""
 
@@ -73,9 +84,14 @@ class Engine:
                 self._server = _load(self._setup, formed=self._formed)
         if not self._formed:
             body = {**body, "stop": [TURN]}
-        self._server.handle_chat_completions(body, on_chunk)
+        try:
+            self._server.handle_chat_completions(_forced(body), on_chunk)
+        except ValueError as error:
+            raise ModelError(ErrorClass.INVALID_REQUEST, f"llama.cpp refused: {error}") from error
+        except RuntimeError as error:
+            raise ModelError(ErrorClass.UNAVAILABLE, f"llama.cpp failed: {error}") from error
 
-    def keep_for_ever(self) -> None:
+    def orphan(self) -> None:
         """Never free the server: its threads do not exist on this side of a fork."""
         if self._server is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
@@ -113,14 +129,27 @@ def engine(setup: Setup) -> Engine | _Forked:
 
 def _after_fork() -> None:
     global _forked, _guard  # noqa: PLW0603 - the child has its own of both
-    for found in _engines.values():
-        found.keep_for_ever()
-    _forked = _forked or bool(_engines)
     _guard = threading.Lock()
+    if not _engines:
+        return
+    _forked = True
+    for found in _engines.values():
+        found.orphan()
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):  # else the library's own clean-up waits for those threads too
+        libc.on_exit(ctypes.cast(libc["_exit"], ctypes.c_void_p), None)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _forced(body: dict[str, Any]) -> dict[str, Any]:
+    """The body with the schema of its reply, if there is one, as a grammar without idle space."""
+    if SCHEMA not in body:
+        return body
+    grammar = import_module("xllamacpp").json_schema_to_grammar({**body[SCHEMA], **COMPACT})
+    return {**{k: v for k, v in body.items() if k != SCHEMA}, "grammar": grammar}
 
 
 # ---------------------------------------------------------------- loading

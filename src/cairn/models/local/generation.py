@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from typing import Any
 
 from cairn.core.limits import FREE, Price, Usage
-from cairn.core.messages import Blob, Message, Part, Reasoning, Text, Uri, text_of
+from cairn.core.messages import Blob, Message, Part, Reasoning, Text, Uri, clean, text_of
+from cairn.core.outcomes import CUT
 from cairn.errors import ErrorClass, ModelError
 from cairn.models.action import AnswerShown, decode, encode, in_words
 from cairn.models.forcible import forcible
-from cairn.models.local.engine import Setup, engine
+from cairn.models.local.engine import SCHEMA, Setup, engine
 from cairn.ports import ModelReply, ModelRequest, OnDelta
 
 OVERFLOW = "exceed_context_size_error"
@@ -30,13 +32,7 @@ class LocalModel:
     takes_tools = False
 
     def __init__(
-        self,
-        setup: Setup,
-        *,
-        max_output: int,
-        timeout_s: float,
-        temperature: float,
-        seed: int,
+        self, setup: Setup, *, max_output: int, timeout_s: float, sampling: dict[str, Any]
     ) -> None:
         self.name = f"local:{setup.path.name}"
         self.price: Price = FREE
@@ -44,7 +40,7 @@ class LocalModel:
         self.max_output = max_output
         self.timeout_s = timeout_s
         self._setup = setup
-        self._sampling = {"temperature": temperature, "seed": seed}
+        self._sampling = sampling
 
     async def request(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """Make one request; it waits for a slot first, and the very first one for the file.
@@ -76,10 +72,12 @@ class LocalModel:
         finally:
             generation.ended = True
         reply = generation.reply(self.name)
+        if SCHEMA in body:
+            _check_forced(reply)
         return decode(reply, request) if request.output_mode == "action" else reply
 
     def _body(self, sent: ModelRequest) -> dict[str, Any]:
-        said = [] if not sent.system else [{"role": "system", "content": sent.system}]
+        said = [] if not sent.system else [{"role": "system", "content": clean(sent.system)}]
         said += [{"role": m.role, "content": _plain(m)} for m in in_words(sent.messages)]
         body: dict[str, Any] = {
             "messages": said,
@@ -92,14 +90,25 @@ class LocalModel:
         if sent.output_mode == "schema" and sent.output_schema is not None:
             defs: dict[str, Any] = {}
             schema = forcible(sent.output_schema, "", defs)
-            body["json_schema"] = {**schema, "$defs": defs} if defs else schema
+            body[SCHEMA] = {**schema, "$defs": defs} if defs else schema
         return body
 
 
 def _plain(message: Message) -> str:
     if any(isinstance(part, Blob | Uri) for part in message.parts):
         raise ModelError(ErrorClass.INVALID_REQUEST, "a local model takes text only")
-    return text_of(message.parts)
+    return clean(text_of(message.parts))
+
+
+def _check_forced(reply: ModelReply) -> None:
+    """llama.cpp goes on without a grammar, and says nothing, when it cannot read the schema."""
+    if reply.finish in CUT:
+        return
+    try:
+        json.loads(text_of(reply.parts))
+    except ValueError as error:
+        said = "llama.cpp could not force the reply into the JSON Schema; make the schema simpler"
+        raise ModelError(ErrorClass.INVALID_REQUEST, said) from error
 
 
 def _shown(request: ModelRequest, on_delta: OnDelta | None) -> Callable[[str], None]:

@@ -23,8 +23,30 @@ CONNECT_S = 15.0
 POOL = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
 """The lanes bound what is in flight; a pool that made requests wait would hide it from them."""
 
-seen_headers: ContextVar[dict[str, str] | None] = ContextVar("seen_headers", default=None)
-"""Where the headers of this task's response go, for the library drops those of a success."""
+
+class Arrived:
+    """What HTTP itself brought for one request, beside what the library makes of it."""
+
+    __slots__ = ("headers", "response")
+
+    def __init__(self) -> None:
+        self.headers: dict[str, str] = {}
+        """In small letters; the library drops those of a success."""
+        self.response: httpx2.Response | None = None
+
+    @property
+    def request_id(self) -> str:
+        """What the provider calls the exchange, empty if it does not say."""
+        return self.headers.get("x-request-id") or self.headers.get("request-id") or ""
+
+    async def close(self) -> None:
+        """Let the connection go: after an error in a stream some libraries keep it."""
+        if self.response is not None and not self.response.is_closed:
+            await self.response.aclose()
+
+
+arrived: ContextVar[Arrived | None] = ContextVar("arrived", default=None)
+"""Where what comes for this task's request is noted."""
 
 
 class Address(Record):
@@ -61,7 +83,7 @@ class Connection:
             verify=_trusted(),
             limits=POOL,
             headers=dict(address.headers),
-            event_hooks={"response": [_note_headers]},
+            event_hooks={"response": [_note]},
         )
         self.model: LibraryModel[Any] = _MODELS[address.endpoint.wire](address, self.http)
 
@@ -76,10 +98,11 @@ def _trusted() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-async def _note_headers(response: httpx2.Response) -> None:
-    box = seen_headers.get()
-    if box is not None:
-        box.update({name.lower(): value for name, value in response.headers.items()})
+async def _note(response: httpx2.Response) -> None:
+    found = arrived.get()
+    if found is not None:
+        found.response = response
+        found.headers.update({name.lower(): value for name, value in response.headers.items()})
 
 
 def _openai_client(address: Address, http: httpx2.AsyncClient) -> Any:

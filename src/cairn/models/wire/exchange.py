@@ -18,7 +18,7 @@ from pydantic_ai.models import Model as LibraryModel
 
 from cairn.errors import ErrorClass, ModelError
 from cairn.models.endpoints import Endpoint
-from cairn.models.wire.clients import Connection, seen_headers
+from cairn.models.wire.clients import Arrived, Connection, arrived
 from cairn.models.wire.faults import fault_of
 from cairn.models.wire.replies import reply_of
 from cairn.models.wire.requests import Prepared, prepare
@@ -53,7 +53,7 @@ class Exchange:
         self._streams = stream
         self._cache = cache
         self._finish_required = finish_required
-        self._headers: dict[str, str] = {}
+        self._arrived = Arrived()
         self._begun = 0.0
         self._first_us = 0
         self._started = False
@@ -66,7 +66,7 @@ class Exchange:
         """
         prepared = prepare(request, self._model, self._endpoint, self._settings, cache=self._cache)
         self._begun = time.monotonic()
-        token = seen_headers.set(self._headers)
+        token = arrived.set(self._arrived)
         try:
             async with asyncio.timeout(request.timeout_s):
                 response = await self._response(prepared, on_delta)
@@ -74,19 +74,23 @@ class Exchange:
             raise
         except TimeoutError as error:
             said = f"{self._endpoint.provider}: no whole reply within {request.timeout_s:g} s"
-            raise ModelError(ErrorClass.TIMEOUT, said) from error
+            request_id = self._arrived.request_id
+            raise ModelError(ErrorClass.TIMEOUT, said, request_id=request_id) from error
         except Exception as error:  # whatever the library raises is told apart in one place
-            fault = fault_of(error, self._endpoint.provider, self._headers, started=self._started)
+            headers = self._arrived.headers
+            fault = fault_of(error, self._endpoint.provider, headers, started=self._started)
             if fault is None:
                 raise
             raise fault from error
         finally:
-            seen_headers.reset(token)
-        headers = self._headers
+            arrived.reset(token)
+            await self._arrived.close()
         return reply_of(
             response,
-            request_id=headers.get("x-request-id") or headers.get("request-id") or "",
+            self._endpoint.provider,
+            request_id=self._arrived.request_id,
             first_token_us=self._first_us,
+            max_output=request.max_output,
             finish_required=self._finish_required,
         )
 

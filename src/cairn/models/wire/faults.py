@@ -46,9 +46,10 @@ def fault_of(
         error: What the library raised.
         provider: The prefix users write.
         headers: Of the response, if there was one.
-        started: Whether a part of a reply had already arrived.
+        started: Whether a part of a reply had already arrived. That it had begun to is also told
+            by the headers: of a stream, or of a body that never came whole.
     """
-    if isinstance(error, lib.UserError):
+    if isinstance(error, lib.UserError | NotImplementedError):
         said = f"{provider} cannot be asked like this: {error}"
         return ModelError(ErrorClass.INVALID_REQUEST, clean(said)[:SHOWN])
     kind = next((name for cls, name in _KINDS if isinstance(error, cls)), "")
@@ -74,6 +75,7 @@ def _of_provider(
         known |= error.headers or {}
     if isinstance(error, lib.UnexpectedModelBehavior):
         body = error.body or ""
+    started = started or _is_begun(headers, kind)
     signal = signal_from_body(
         provider, status, body, kind=kind, in_stream=in_stream, started=started
     )
@@ -86,6 +88,12 @@ def _of_provider(
         status=None if in_stream else status,
         request_id=known.get("x-request-id") or known.get("request-id") or "",
     )
+
+
+def _is_begun(headers: Mapping[str, str], kind: str) -> bool:
+    """Whether the provider was at work on a reply, although nothing of it can be shown."""
+    is_stream = headers.get("content-type", "").startswith("text/event-stream")
+    return is_stream or (kind == "connection" and bool(headers))
 
 
 def _completed(signal: Signal, error: Exception) -> Signal:

@@ -9,18 +9,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from openai.types.chat import ChatCompletionMessageFunctionToolCallParam, chat_completion_chunk
+from openai.types import CompletionUsage
+from openai.types.chat import (
+    ChatCompletionChunk,
+    ChatCompletionMessageFunctionToolCallParam,
+    chat_completion_chunk,
+)
 from openai.types.responses import ResponseFunctionToolCallParam
-from pydantic_ai.messages import ModelResponseStreamEvent, ToolCallPart
+from pydantic_ai.exceptions import UnexpectedModelBehavior
+from pydantic_ai.messages import ModelResponse, ModelResponseStreamEvent, ToolCallPart
 from pydantic_ai.models.openai import (
     OpenAIChatModel,
     OpenAIResponsesModel,
     OpenAIStreamedResponse,
 )
+from pydantic_ai.usage import RequestUsage
 
 
 class ChatStream(OpenAIStreamedResponse):
-    """A chat stream that keeps two calls apart although the server gives them one index."""
+    """A chat stream that keeps two calls apart although the server gives them one index.
+
+    Of usage the last word counts: some servers repeat it with every chunk, and Groq says it in a
+    place of its own.
+    """
+
+    def _map_usage(self, response: ChatCompletionChunk) -> RequestUsage:
+        if response.usage is None:
+            elsewhere = (response.model_extra or {}).get("x_groq") or {}
+            if found := elsewhere.get("usage"):
+                response.usage = CompletionUsage.construct(**found)
+        return super()._map_usage(response)
+
+    def _add_usage(self, usage: RequestUsage, *, reported: bool, cumulative: bool = False) -> None:
+        super()._add_usage(usage, reported=reported, cumulative=cumulative or reported)
 
     def _map_tool_call_delta(
         self, choice: chat_completion_chunk.Choice
@@ -57,11 +78,25 @@ class CallPlaces:
 
 
 class ChatModel(OpenAIChatModel):
-    """Chat completions: arguments of old calls go back byte for byte."""
+    """Chat completions: arguments of old calls go back byte for byte.
+
+    Calls may lack their type or id, as Mistral's and those of some local servers do.
+    """
 
     @property
     def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:
         return ChatStream
+
+    def _validate_completion(self, response: Any) -> Any:
+        if not response.choices:  # an error under status 200, as routers send it
+            raise UnexpectedModelBehavior(
+                "the reply holds no choice", response.model_dump_json(exclude_none=True)
+            )
+        for choice in response.choices:
+            for call in choice.message.tool_calls or ():
+                call.type = call.type or "function"
+                call.id = call.id or ""
+        return super()._validate_completion(response)
 
     @staticmethod
     def _map_tool_call(t: ToolCallPart) -> ChatCompletionMessageFunctionToolCallParam:
@@ -72,7 +107,18 @@ class ChatModel(OpenAIChatModel):
 
 
 class ResponsesModel(OpenAIResponsesModel):
-    """Responses: arguments of old calls go back byte for byte."""
+    """Responses: arguments of old calls go back byte for byte.
+
+    A search that the provider made by itself may come without a word of what it was.
+    """
+
+    def _process_response(self, response: Any, *args: Any, **kwargs: Any) -> ModelResponse:
+        response.output = [
+            item
+            for item in response.output
+            if item.type != "web_search_call" or item.action is not None
+        ]
+        return super()._process_response(response, *args, **kwargs)
 
     def _map_function_call(
         self, item: ToolCallPart, *args: Any, **kwargs: Any

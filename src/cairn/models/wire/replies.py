@@ -72,9 +72,18 @@ FAULTS = {
 
 
 def reply_of(
-    response: ModelResponse, *, request_id: str, first_token_us: int, finish_required: bool
+    response: ModelResponse,
+    provider: str,
+    *,
+    request_id: str,
+    first_token_us: int,
+    max_output: int,
+    finish_required: bool,
 ) -> ModelReply:
     """The reply in our form.
+
+    One that used all the tokens it was allowed counts as cut, whatever it says of itself: some
+    servers give another reason then, and half a call must not be executed.
 
     Raises:
         ModelError: it is cut, or its finish reason says that something failed.
@@ -83,24 +92,30 @@ def reply_of(
     request_id = request_id or response.provider_response_id or ""
     refusal = details.get("refusal")
     raw = "refusal" if refusal else str(details.get("finish_reason") or "")
-    calls, parts = _said(response)
+    calls, parts = _said(response, provider)
     if not raw and response.finish_reason == "content_filter":
         raw = "content_filter"
     _check(response, raw, request_id, finish_required=finish_required)
     finish = FINISH.get(raw.lower(), raw.lower() or "stop")
-    if finish == "tool_calls" and not calls:
+    nameless = any(not call.name.strip() for call in calls)
+    if finish != "length" and (nameless or (finish == "tool_calls" and not calls)):
         raise ModelError(
             ErrorClass.MALFORMED_OUTPUT,
-            "Your last reply announced a tool call and held none that has a name.",
+            "Your last reply announced a tool call without saying the name of the tool.",
             request_id=request_id,
+            usage=usage_of(response.usage),
         )
     if refusal and not parts:
         parts = (Text(str(refusal)),)
+    usage = usage_of(response.usage)
+    if usage is not None and finish in {"stop", "tool_calls"}:
+        spent = usage.output_tokens + usage.reasoning_tokens
+        finish = "length" if spent >= max_output else finish
     return ModelReply(
         parts=parts,
         calls=calls,
         finish=finish,
-        usage=usage_of(response.usage),
+        usage=usage,
         request_id=request_id,
         first_token_us=first_token_us,
         model=response.model_name or "",
@@ -111,7 +126,8 @@ def _check(response: ModelResponse, raw: str, request_id: str, *, finish_require
     fault = FAULTS.get(raw.lower())
     if fault is not None:
         said = f"the provider ended the reply with {raw!r}"
-        raise ModelError(fault, said, request_id=request_id)
+        usage = usage_of(response.usage)
+        raise ModelError(fault, said, request_id=request_id, usage=usage)
     cut = not raw and finish_required
     if cut or (response.state != "complete" and FINISH.get(raw.lower()) != "length"):
         raise ModelError(
@@ -121,12 +137,11 @@ def _check(response: ModelResponse, raw: str, request_id: str, *, finish_require
         )
 
 
-def _said(response: ModelResponse) -> tuple[tuple[ReplyCall, ...], tuple[Part, ...]]:
+def _said(response: ModelResponse, provider: str) -> tuple[tuple[ReplyCall, ...], tuple[Part, ...]]:
     calls: list[ReplyCall] = []
     parts: list[Part] = []
-    system = response.provider_name or ""
     for part in response.parts:
-        opaque = opaque_of(part, system)
+        opaque = opaque_of(part, provider)
         match part:
             case TextPart():
                 if part.content or opaque:

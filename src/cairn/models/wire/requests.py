@@ -37,7 +37,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from cairn.core.messages import Blob, CallPart, Message, Part, Reasoning, ResultPart, Text, Uri
 from cairn.errors import ErrorClass, ModelError
-from cairn.models.endpoints import Endpoint
+from cairn.models.endpoints import Endpoint, Wire
 from cairn.ports import ModelRequest
 
 PROMPTED = (
@@ -45,6 +45,22 @@ PROMPTED = (
     "matching this JSON Schema:\n{schema}"
 )
 _TEXTS = ("text/", "application/json", "application/xml", "application/yaml")
+_BYTES: dict[Wire, tuple[str, ...]] = {
+    "chat": ("image/", "audio/wav", "audio/mpeg", "application/"),
+    "responses": ("image/", "application/"),
+    "messages": ("image/", "application/pdf"),
+    "gemini": ("",),
+}
+"""Kinds of files that a format has a place for."""
+_ADDRESSES: dict[Wire, tuple[str, ...]] = {
+    "chat": ("image/",),
+    "responses": ("image/", "application/", "text/"),
+    "messages": ("image/", "application/pdf"),
+    "gemini": (),
+}
+"""Kinds of files that the providers of a format fetch by themselves; the library would fetch others
+from here, which is a request that nobody asked for."""
+_GOOGLE_FILES = "https://generativelanguage.googleapis.com/v1beta/files/"
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -134,11 +150,11 @@ def messages_of(
     for message in messages:
         if message.role == "assistant":
             said = [p for p in message.parts if thinks or not isinstance(p, Reasoning)]
-            parts = [p for part in said for p in _reply_part(part, model, names)]
+            parts = [p for part in said for p in _reply_part(part, model, endpoint, names)]
             if parts:
                 made.append(ModelResponse(parts=parts, provider_name=model.system))
             continue
-        given = _request_parts(message, names, says_failed=endpoint.wire == "messages")
+        given = _request_parts(message, names, endpoint)
         last = made[-1] if made else None
         if isinstance(last, LibraryRequest):
             last.parts = [*last.parts, *given]
@@ -155,9 +171,10 @@ def _takes_thinking_back(model: LibraryModel[Any], endpoint: Endpoint) -> bool:
     return bool(profile.get("openai_supports_encrypted_reasoning_content", False))
 
 
-def _request_parts(message: Message, names: Mapping[str, str], *, says_failed: bool) -> list[Any]:
+def _request_parts(message: Message, names: Mapping[str, str], endpoint: Endpoint) -> list[Any]:
     parts: list[Any] = []
     content: list[UserContent] = []
+    says_failed = endpoint.wire == "messages"
     for part in message.parts:
         if isinstance(part, ResultPart):
             parts.append(
@@ -170,26 +187,36 @@ def _request_parts(message: Message, names: Mapping[str, str], *, says_failed: b
                 )
             )
         else:
-            content.append(_user_content(part))
+            content.append(_user_content(part, endpoint))
     if content:
         alone = content[0] if len(content) == 1 else None
         parts.append(UserPromptPart(content=alone if isinstance(alone, str) else content))
     return parts
 
 
-def _user_content(part: Part) -> UserContent:
+def _user_content(part: Part, endpoint: Endpoint) -> UserContent:
+    said = f"a user message cannot hold a {type(part).__name__}"
     match part:
         case Text():
             return part.content
         case Blob() if part.mime_type.startswith(_TEXTS):
             return _as_text(part)
         case Blob():
-            return BinaryContent(data=part.content, media_type=part.mime_type)
+            if part.mime_type.startswith(_BYTES[endpoint.wire]):
+                return BinaryContent(data=part.content, media_type=part.mime_type)
+            said = f"{endpoint.provider} takes no file of the kind {part.mime_type}"
         case Uri():
-            return _url(part)
-    raise ModelError(
-        ErrorClass.INVALID_REQUEST, f"a user message cannot hold a {type(part).__name__}"
-    )
+            if _is_fetched(part, endpoint):
+                return _url(part)
+            said = f"{endpoint.provider} does not fetch {part.uri[:200]}: send the file itself"
+    raise ModelError(ErrorClass.INVALID_REQUEST, said)
+
+
+def _is_fetched(part: Uri, endpoint: Endpoint) -> bool:
+    """Whether the provider fetches it by itself."""
+    if endpoint.wire == "gemini":
+        return part.uri.startswith(_GOOGLE_FILES)
+    return (part.mime_type or "image/").startswith(_ADDRESSES[endpoint.wire])
 
 
 def _as_text(part: Blob) -> str:
@@ -219,9 +246,10 @@ def _url(part: Uri) -> UserContent:
 
 
 def _reply_part(
-    part: Part, model: LibraryModel[Any], names: dict[str, str]
+    part: Part, model: LibraryModel[Any], endpoint: Endpoint, names: dict[str, str]
 ) -> list[ModelResponsePart]:
-    kept = kept_of(part.opaque, model) if isinstance(part, Text | Reasoning | CallPart) else {}
+    opaque = part.opaque if isinstance(part, Text | Reasoning | CallPart) else ""
+    kept = kept_of(opaque, model, endpoint)
     match part:
         case Text():
             return [TextPart(part.content, **kept)] if part.content or kept else []
@@ -239,16 +267,15 @@ def _reply_part(
 FIELDS = ("id", "signature", "provider_details")
 
 
-def opaque_of(part: Any, system: str) -> str:
+def opaque_of(part: Any, provider: str) -> str:
     """What a provider wants back with a part of its reply, empty for nothing."""
     kept = {name: value for name in FIELDS if (value := getattr(part, name, None))}
     if not kept:
         return ""
-    provider = getattr(part, "provider_name", None) or system
     return msgspec.json.encode({"provider": provider, **kept}, enc_hook=str).decode()
 
 
-def kept_of(opaque: str, model: LibraryModel[Any]) -> dict[str, Any]:
+def kept_of(opaque: str, model: LibraryModel[Any], endpoint: Endpoint) -> dict[str, Any]:
     """The fields that go back with a part, empty if they are another provider's."""
     if not opaque:
         return {}
@@ -256,6 +283,6 @@ def kept_of(opaque: str, model: LibraryModel[Any]) -> dict[str, Any]:
         kept = msgspec.json.decode(opaque, type=dict[str, Any])
     except msgspec.DecodeError:
         return {}
-    if kept.pop("provider", None) != model.system:
+    if kept.pop("provider", None) != endpoint.provider:
         return {}
     return {"provider_name": model.system} | {k: v for k, v in kept.items() if k in FIELDS}

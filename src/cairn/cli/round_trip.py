@@ -1,0 +1,183 @@
+"""One small request to a model: what it took and cost, or what went wrong and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from contextlib import suppress
+from typing import Any
+
+from cairn.cli.plain import money, visible_line
+from cairn.core.messages import Record, user
+from cairn.core.names import nearest
+from cairn.core.views.words import tokens
+from cairn.errors import CairnError, ConfigError, ErrorClass, ModelError
+from cairn.models.catalogue import SILENCE, Listed, asked, key_variable, shown_address, some
+from cairn.models.endpoints import ENDPOINTS, Endpoint, address_of, key_of
+from cairn.ports import Model, ModelReply, ModelRequest
+
+QUESTION = "Answer with the word ok."
+MAX_OUTPUT = 64
+TIMEOUT_S = 20.0
+LIST_S = 5.0
+"""How long a provider is waited for that is asked which models it has."""
+SHOWN = 300
+MASKED = re.compile(r"\S*\*{2,}\S*")
+"""A key as providers repeat it, with stars in its middle."""
+
+ADVICE: dict[ErrorClass, str] = {
+    ErrorClass.AUTH: "{key} is refused, or may not use this model: look at the provider's page of "
+    "keys, and export a good one",
+    ErrorClass.MODEL_NOT_FOUND: "{known}",
+    ErrorClass.NETWORK: "nobody could be reached at {where}: is the address right ({url}), is "
+    "the server up, is there a proxy?",
+    ErrorClass.TIMEOUT: "no reply in {limit:g} s from {where}: try again; a model that is loaded "
+    "for the first request takes longer",
+    ErrorClass.RATE_LIMITED: "too many requests for this key: try again {wait}; "
+    "RemoteModel(traffic=…) keeps a process below the limit",
+    ErrorClass.QUOTA_EXHAUSTED: "the account has no credit or quota left: see the provider's page "
+    "of billing",
+    ErrorClass.OVERLOADED: "the provider is overloaded: try again {wait}; Agent(fallback_models=…) "
+    "names others to go on with",
+    ErrorClass.UNAVAILABLE: "the provider has a fault: try again {wait}; Agent(fallback_models=…) "
+    "names others to go on with",
+    ErrorClass.STREAM_INTERRUPTED: "the reply was cut: try again; RemoteModel(stream=False) is for "
+    "servers that stream badly, finish_required=False for those that never say they are done",
+    ErrorClass.INVALID_REQUEST: "the request is not taken in this form: look at the settings of "
+    "the model, and whether {where} speaks {wire}",
+    ErrorClass.MALFORMED_OUTPUT: "what came is no reply in this format: does {where} speak {wire}?",
+    ErrorClass.CONTENT_FILTERED: "the provider's filter refused a harmless request: look at the "
+    "filters of the account",
+    ErrorClass.CONTEXT_OVERFLOW: "the request was tiny: the server's window is set too small",
+    ErrorClass.REQUEST_TOO_LARGE: "the request was tiny: something before {where} refuses it",
+}
+"""What to do about each class of fault that a provider, a wire or a server can have."""
+
+
+class Trip(Record):
+    """How a round trip went."""
+
+    ok: bool
+    text: str
+
+
+def round_trip(model: Model) -> Trip:
+    """Ask the model for one word. This costs a little, where a model costs anything."""
+    began = time.monotonic()
+    try:
+        reply = asyncio.run(_ask(model))
+    except ModelError as error:
+        said = f"{error.error_class}: {without_keys(str(error))}"
+        status = f" (HTTP {error.status})" if error.status else ""
+        number = f" · request id {error.request_id}" if error.request_id else ""
+        return Trip(ok=False, text=f"{said}{status}{number}. To do: {advice(error, model)}")
+    except Exception as error:  # a model of the application's own may fail in any way
+        said = without_keys(f"{type(error).__name__}: {error}")
+        return Trip(ok=False, text=f"the model's own code failed: {said}")
+    return Trip(ok=True, text=_story(reply, model, time.monotonic() - began))
+
+
+async def _ask(model: Model) -> ModelReply:
+    request = ModelRequest(
+        system="",
+        messages=(user(QUESTION),),
+        max_output=min(MAX_OUTPUT, model.max_output),
+        timeout_s=TIMEOUT_S,
+    )
+    try:
+        async with asyncio.timeout(TIMEOUT_S + 1):
+            return await model.request(request)
+    except TimeoutError as error:
+        said = f"no reply within {TIMEOUT_S:g} s"
+        raise ModelError(ErrorClass.TIMEOUT, said) from error
+    finally:
+        close = getattr(model, "close", None)
+        if close is not None:
+            with suppress(CairnError, OSError):
+                await close()
+
+
+def _story(reply: ModelReply, model: Model, seconds: float) -> str:
+    """Latency, first token, tokens, cost, and what to name when asking the provider about it."""
+    pieces = [f"round trip in {seconds:.2f} s"]
+    if reply.first_token_us:
+        pieces.append(f"first token after {reply.first_token_us / 1e6:.2f} s")
+    if reply.usage is None:
+        pieces.append("it did not say how many tokens")
+    else:
+        price = model.price
+        cost = "price unknown" if price is None else money(price.cost(reply.usage))
+        pieces += [tokens(reply.usage), cost]
+    if reply.finish == "length":
+        pieces.append(f"cut after {MAX_OUTPUT} tokens, as models that think at length are")
+    if reply.model not in {"", model.name, model.name.partition(":")[2]}:
+        pieces.append(f"answered by {reply.model}")
+    if reply.request_id:
+        pieces.append(f"request id {reply.request_id}")
+    return visible_line(" · ".join(pieces), 2 * SHOWN)
+
+
+# ---------------------------------------------------------------- what to do
+
+
+def advice(error: ModelError, model: Model) -> str:
+    """What to do about a fault of this model."""
+    text = ADVICE.get(error.error_class, "see docs/limits-and-errors.md")
+    provider, _, name = model.name.partition(":")
+    endpoint = ENDPOINTS.get(provider)
+    wait = error.retry_after_s
+    facts: dict[str, Any] = {
+        "key": "the key",
+        "url": "base_url",
+        "where": where_of(model) or "the server",
+        "wire": "the format that is expected",
+        "known": "cairn models lists what can be used here",
+        "wait": f"in {wait:g} s, as it asks" if wait else "later",
+        "limit": TIMEOUT_S,
+    }
+    if endpoint is not None:
+        facts["key"] = f"the key in {key_variable(endpoint) or endpoint.keys[0]}"
+        facts["url"] = endpoint.url_key or "base_url"
+        facts["wire"] = f"the format {endpoint.wire!r}"
+        if error.error_class is ErrorClass.MODEL_NOT_FOUND:
+            facts["known"] = _known(name, _listed(endpoint, model)) or facts["known"]
+    return text.format_map(facts)
+
+
+def _listed(endpoint: Endpoint, model: Model) -> Listed:
+    """The models of the provider, asked with the key of the environment at its usual address.
+
+    A model with an address of its own may have a key of its own: then nothing is asked, as the
+    key of the environment may not be for that address.
+    """
+    try:
+        address = address_of(endpoint, "")
+        if getattr(model, "base_url", address) != address:
+            return SILENCE
+        return asked(endpoint, address, key_of(endpoint, ""), LIST_S)
+    except ConfigError:
+        return SILENCE
+
+
+def _known(name: str, listed: Listed) -> str:
+    if not listed.models:
+        return ""
+    close = nearest(name, listed.models)
+    return f"did you mean {' or '.join(close)}?" if close else f"it has {some(listed.models)}"
+
+
+def where_of(model: Model) -> str:
+    """Where the model's requests go, as it may be shown; empty if that is nowhere or unknown."""
+    try:
+        return shown_address(getattr(model, "base_url", ""))
+    except ConfigError:
+        return ""
+
+
+def without_keys(text: str) -> str:
+    """A message on one line, without the keys that providers repeat in it, whole or in part."""
+    from cairn.models.cassette.redaction import Redactor
+
+    return visible_line(MASKED.sub("«key»", Redactor(os.environ).text(text)), SHOWN)
