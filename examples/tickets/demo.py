@@ -2,153 +2,24 @@
 
 A script plays the model, so no key and no network are needed. All else is real: the processes,
 the SIGKILLs, the journal, the files, the approvals. The exit code is 0 only if every check holds.
+`make demo MODEL=provider:name` has a real model play; see real.py for what is checked then.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
+import real
 from rich.markup import escape
+from stage import HERE, Demo, console
 
 from cairn import CairnError, Runtime
 from cairn.models import find_model
-
-HERE = Path(__file__).resolve().parent
-PACE_S = 1.0
-PATIENCE_S = 30.0
-OPEN = {"tool.started": "started", "tool.unknown": "unknown"}
-CLOSED = {"tool.completed", "tool.failed", "tool.rejected", "tool.resolved"}
-
-console = Console(highlight=False, soft_wrap=True)
-
-
-class Demo:
-    """The stage: a folder, the processes that work in it, and what was checked."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.log = home / "effects.jsonl"
-        self.store = home / "cairn.db"
-        self.env = {
-            **os.environ,
-            "TICKETS_HOME": str(home),
-            "TICKETS_PACE": str(PACE_S),
-            "CAIRN_STORE": str(self.store),
-            "COLUMNS": "92",
-        }
-        self.checks: list[tuple[str, bool]] = []
-        self.chapters = 0
-
-    # ------------------------------------------------------------ telling
-
-    def chapter(self, title: str, *text: str) -> None:
-        self.chapters += 1
-        console.print(f"\n[bold cyan]{self.chapters}. {escape(title)}[/]")
-        for line in text:
-            console.print(escape(line))
-
-    def show(self, text: str) -> None:
-        for line in text.rstrip().splitlines():
-            console.print(f"   [dim]|[/] {escape(line)}")
-
-    def check(self, what: str, holds: bool) -> None:
-        self.checks.append((what, holds))
-        mark = "[green]ok[/]" if holds else "[bold red]NOT SO[/]"
-        console.print(f"   {mark}  {escape(what)}")
-
-    # ------------------------------------------------------------ processes
-
-    def start(self, *args: str) -> subprocess.Popen[str]:
-        console.print(f"   [dim]$[/] python examples/tickets/app.py {' '.join(args)}".rstrip())
-        return subprocess.Popen(
-            [sys.executable, str(HERE / "app.py"), *args],
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-        )
-
-    def finish(self, process: subprocess.Popen[str]) -> int:
-        out, _ = process.communicate(timeout=PATIENCE_S)
-        self.show(out)
-        console.print(f"   [dim]exit code {process.returncode}[/]")
-        return process.returncode
-
-    def kill_when(self, process: subprocess.Popen[str], reached: Callable[[], bool]) -> bool:
-        """SIGKILL the process as soon as something is so; whether it was alive until then."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not reached():
-            if process.poll() is not None or time.monotonic() > deadline:
-                self.show(process.communicate()[0])
-                return False
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        console.print(f"   [bold red]SIGKILL[/] process {process.pid}: no clean-up, no goodbye")
-        return process.returncode == -signal.SIGKILL
-
-    def cairn(self, *args: str) -> tuple[int, str]:
-        """Run the command line in a process of its own and show what it prints."""
-        console.print(f"   [dim]$[/] cairn {' '.join(args)}")
-        done = subprocess.run(
-            [sys.executable, "-c", "from cairn.cli import main; main()", *args],
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        self.show(done.stdout)
-        return done.returncode, done.stdout
-
-    # ------------------------------------------------------------ what is known
-
-    def lines(self) -> list[dict[str, Any]]:
-        """What really happened, as the tools and the script wrote it down."""
-        if not self.log.exists():
-            return []
-        whole = self.log.read_text(encoding="utf-8").rpartition("\n")[0]
-        return [json.loads(line) for line in whole.splitlines()]
-
-    def did(self) -> Counter[str]:
-        """The same, counted; replies by ticket."""
-        return Counter(
-            f"write_reply {line['ticket']}" if line["did"] == "write_reply" else line["did"]
-            for line in self.lines()
-        )
-
-    def journal(self, run: str) -> list[Any]:
-        with Runtime(self.store) as rt:
-            return rt.trace(run)
-
-    def open_calls(self, run: str) -> dict[str, str]:
-        """Calls that were started and have no outcome yet, as the journal has it."""
-        found: dict[str, str] = {}
-        names: dict[str, str] = {}
-        for entry in self.journal(run):
-            event = entry.event
-            if event.NAME == "model.completed":
-                names.update({p.id: p.name for p in event.parts if hasattr(p, "arguments")})
-            elif event.NAME in OPEN:
-                found[event.call] = f"{names[event.call]} ({event.call}): {OPEN[event.NAME]}"
-            elif event.NAME in CLOSED:
-                found.pop(event.call, None)
-        return found
-
 
 # ---------------------------------------------------------------- the acts
 
@@ -284,18 +155,13 @@ ACTS = (first_death, second_life, approvals, second_death, the_end, evidence, co
 # ---------------------------------------------------------------- the evening
 
 
-def play(home: Path) -> int:
+def play(demo: Demo, acts: Sequence[Callable[[Demo], None]], *about: str) -> int:
     """Play all acts and return the exit code."""
     began = time.monotonic()
     console.print("[bold]Cairn: a job that survives[/]")
-    console.print(
-        "The model is a script (examples/tickets/script.py): no model, no key, no network.\n"
-        "Everything else is real: processes, kills, journal, files, approvals. The tools are\n"
-        "slowed down on purpose, so that there is a middle to be killed in."
-    )
-    console.print(f"Folder: {escape(str(home))}")
-    demo = Demo(home)
-    for act in ACTS:
+    for line in (*about, f"Folder: {demo.home}"):
+        console.print(escape(line))
+    for act in acts:
         act(demo)
     wrong = [what for what, holds in demo.checks if not holds]
     took = time.monotonic() - began
@@ -308,14 +174,29 @@ def play(home: Path) -> int:
     return 1 if wrong else 0
 
 
-def refuse(model: str) -> int:
-    """Say why a real model cannot play the part, and return the exit code."""
+def play_script() -> int:
+    """The whole play, with every check."""
+    return play(
+        Demo(fresh_home()),
+        ACTS,
+        "The model is a script (examples/tickets/script.py): no model, no key, no network.",
+        "Everything else is real: processes, kills, journal, files, approvals. The tools are",
+        "slowed down on purpose, so that there is a middle to be killed in.",
+    )
+
+
+def play_real(name: str) -> int:
+    """The play with a real model; 2 if it cannot be asked, with what to do."""
     try:
-        find_model(model)
+        model = find_model(name)
+        if check := getattr(model, "check", None):
+            check()
     except CairnError as error:
-        console.print(f"MODEL={escape(model)} cannot be used: {escape(str(error))}")
-    console.print("Real providers are not part of this version. Without MODEL= a script plays.")
-    return 2
+        console.print(f"MODEL={escape(name)} cannot be used: {escape(str(error))}")
+        console.print("`cairn models` says what can be used here. Without MODEL= a script plays.")
+        return 2
+    demo = Demo(fresh_home(), name, real.PATIENCE_S)
+    return play(demo, real.ACTS, *real.about(model))
 
 
 def fresh_home() -> Path:
@@ -330,7 +211,8 @@ def fresh_home() -> Path:
 
 def main(argv: Sequence[str]) -> int:
     model = next((arg for arg in argv if arg), os.environ.get("MODEL", ""))
-    return refuse(model.removeprefix("MODEL=")) if model else play(fresh_home())
+    model = model.removeprefix("MODEL=")
+    return play_real(model) if model else play_script()
 
 
 if __name__ == "__main__":

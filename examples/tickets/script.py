@@ -14,7 +14,7 @@ import msgspec
 
 from cairn import Price, Scripted, Usage, call
 from cairn.core.messages import CallPart, ResultPart
-from cairn.ports import ModelRequest
+from cairn.ports import Model, ModelReply, ModelRequest, OnDelta
 
 PRODUCT = "Orrery Billing"
 WRONG = re.compile(r"charged twice|two charges|double charge|重复扣款", re.IGNORECASE)
@@ -126,3 +126,19 @@ def scripted(heard: Callable[[int], None]) -> Scripted:
         return SCENES[request.turn](request)
 
     return Scripted(answer, name="script", usage=USAGE, price=PRICE)
+
+
+class Overheard:
+    """A real model in place of the script, whose requests are counted in the same way."""
+
+    def __init__(self, model: Model, heard: Callable[[int], None]) -> None:
+        self._model = model
+        self._heard = heard
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    async def request(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+        """Pass the request on."""
+        self._heard(request.turn)
+        return await self._model.request(request, on_delta)

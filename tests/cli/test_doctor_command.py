@@ -1,10 +1,16 @@
 """`doctor`: it looks at everything, makes nothing, and exits 1 exactly when something is wrong."""
 
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cli.chat_server import NOWHERE, ChatServer, forget_providers
+from tests.cli.chat_server import Said as Answer
 from tests.cli.conftest import Cairn, Said
+
+from cairn.cli.round_trip import ADVICE
+from cairn.models.classify import TABLE
 
 
 def line(said: Said, what: str) -> str:
@@ -96,3 +102,181 @@ def test_a_damaged_file_is_a_problem_and_no_traceback(cairn: Cairn, desk: Path) 
     said = cairn("doctor", "--store", "desk.db")
     assert said.code == 1
     assert "problem · store · desk.db is damaged" in " ".join(said.out.split())
+
+
+# ---------------------------------------------------------------- models
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
+    """A server behind `compatible:`, which is the only provider that is set up."""
+    forget_providers(monkeypatch)
+    with ChatServer(models=("toy-1", "toy-2")).running() as running:
+        monkeypatch.setenv("CAIRN_COMPATIBLE_BASE_URL", running.url)
+        yield running
+
+
+def write_app(desk: Path, agents: str) -> None:
+    (desk / "remote.py").write_text(
+        f"import cairn\nrt = cairn.Runtime('remote.db', agents=[{agents}])\n"
+    )
+
+
+def lines(said: Said, what: str) -> list[str]:
+    return [x for x in said.out.splitlines() if f"· {what} ·" in x]
+
+
+def test_a_script_is_said_to_need_nothing(cairn: Cairn) -> None:
+    said = cairn("doctor", "--round-trip")
+    assert said.code == 0
+    assert line(said, "model scripted") == (
+        "ok      · model scripted · a script: it needs no key and no network"
+    )
+    assert "none was asked anything" not in cairn("doctor").out
+
+
+def test_without_being_told_to_it_asks_no_model_and_says_so(
+    cairn: Cairn, desk: Path, server: ChatServer
+) -> None:
+    write_app(desk, "cairn.Agent('a', 'compatible:toy-1')")
+    said = cairn("doctor", "--app", "remote:rt")
+    assert said.code == 0, said
+    assert "ready to be asked, http://127.0.0.1:" in line(said, "model compatible:toy-1")
+    assert "--round-trip asks each for a word" in line(said, "models")
+    assert server.paths == []
+
+
+def test_a_round_trip_shows_times_tokens_cost_and_request_id(
+    cairn: Cairn, desk: Path, server: ChatServer
+) -> None:
+    write_app(desk, "cairn.Agent('a', 'compatible:toy-1')")
+    said = cairn("doctor", "--app", "remote:rt", "--round-trip")
+    assert said.code == 0, said
+    _, told = lines(said, "model compatible:toy-1")
+    for part in ("round trip in", "first token after", " in, 3 out", "$0", "request id req-7"):
+        assert part in told, part
+    (asked,) = server.asked
+    assert asked["messages"][-1]["content"] == "Answer with the word ok."
+    assert asked["max_tokens"] == 64
+
+
+def test_each_model_of_the_agents_is_asked_once(
+    cairn: Cairn, desk: Path, server: ChatServer
+) -> None:
+    both = "cairn.Agent('a', 'compatible:toy-1', fallback_models=['compatible:toy-2'])"
+    write_app(desk, f"{both}, cairn.Agent('b', 'compatible:toy-1')")
+    cairn("doctor", "--app", "remote:rt", "--round-trip")
+    assert sorted(body["model"] for body in server.asked) == ["toy-1", "toy-2"]
+
+
+def test_a_named_model_is_asked_without_an_application(
+    cairn: Cairn, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CAIRN_APP")
+    said = cairn("doctor", "--model", "compatible:toy-1")
+    assert said.code == 0, said
+    assert "round trip in" in said.out
+    assert len(server.asked) == 1
+
+
+def test_a_reply_that_was_cut_is_a_reply(cairn: Cairn, server: ChatServer) -> None:
+    server.answer = lambda _: Answer("well", finish="length")
+    said = cairn("doctor", "--model", "compatible:toy-1")
+    assert said.code == 0, said
+    assert "cut after 64 tokens" in said.out
+
+
+def test_a_missing_key_is_a_problem_and_nothing_is_asked(cairn: Cairn, server: ChatServer) -> None:
+    said = cairn("doctor", "--model", "openai:gpt-5-mini")
+    assert said.code == 1
+    assert "OPENAI_API_KEY is not set" in line(said, "model openai:gpt-5-mini")
+    assert server.paths == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            Answer("bad key", status=401),
+            ("auth:", "(HTTP 401)", "the key in CAIRN_COMPATIBLE_API_KEY is refused"),
+        ),
+        (
+            Answer("no such model", status=404, code="model_not_found"),
+            ("model_not_found:", "did you mean toy-1"),
+        ),
+        (
+            Answer("slow down", status=429, headers={"Retry-After": "7"}),
+            ("rate_limited:", "try again in 7 s, as it asks"),
+        ),
+        (
+            Answer("you exceeded your current quota", status=429, code="insufficient_quota"),
+            ("quota_exhausted:", "page of billing"),
+        ),
+        (Answer("come back", status=503), ("try again later", "fallback_models")),
+        (Answer("odd field", status=400), ("invalid_request:", "speaks the format 'chat'")),
+    ],
+    ids=["auth", "not found", "rate", "quota", "unavailable", "invalid"],
+)
+def test_a_failed_round_trip_says_its_class_and_what_to_do(
+    cairn: Cairn, server: ChatServer, answer: Answer, told: tuple[str, ...]
+) -> None:
+    server.answer = lambda _: answer
+    said = cairn("doctor", "--model", "compatible:toy-11")
+    assert said.code == 1
+    (found,) = [x for x in lines(said, "model compatible:toy-11") if x.startswith("problem")]
+    for part in told:
+        assert part in found, found
+    assert len(server.asked) == 1
+
+
+def test_a_server_that_is_not_there_is_named(cairn: Cairn, server: ChatServer) -> None:
+    said = cairn("doctor", "--model", "ollama:toy-1")
+    assert said.code == 1
+    assert "network:" in said.out
+    assert f"{NOWHERE}: is the address right (OLLAMA_BASE_URL)" in said.out
+
+
+def test_a_key_that_the_provider_repeats_is_not_shown(cairn: Cairn, server: ChatServer) -> None:
+    key = "sk-test-4711-abcdefgh"
+    server.answer = lambda _: Answer(f"wrong key: {key}, sk-te****efgh", status=401)
+    said = cairn("doctor", "--model", "compatible:toy-1", CAIRN_COMPATIBLE_API_KEY=key)
+    assert "wrong key" in said.out
+    for part in ("4711", "sk-te", "efgh"):
+        assert part not in said.out
+
+
+def test_a_key_is_not_sent_to_an_address_of_the_models_own(
+    cairn: Cairn, desk: Path, server: ChatServer
+) -> None:
+    with ChatServer(lambda _: Answer("gone", status=404), models=("other",)).running() as other:
+        model = f"cairn.RemoteModel('compatible:x', base_url='{other.url}', api_key='mine')"
+        write_app(desk, f"cairn.Agent('a', {model})")
+        said = cairn("doctor", "--app", "remote:rt", "--round-trip")
+        assert said.code == 1
+        assert "cairn models lists what can be used here" in said.out
+        assert other.paths == ["/v1/chat/completions"]
+    assert server.paths == []
+
+
+def test_a_model_of_ones_own_that_breaks_is_a_problem_and_no_traceback(
+    cairn: Cairn, desk: Path
+) -> None:
+    (desk / "own.py").write_text(
+        "import cairn\n\n\nclass Own:\n"
+        "    name, price, window, max_output = 'own', cairn.Price(), 8000, 100\n\n"
+        "    async def request(self, request, on_delta=None):\n"
+        "        raise KeyError('oops')\n\n\n"
+        "rt = cairn.Runtime('own.db', agents=[cairn.Agent('a', Own())])\n"
+    )
+    said = cairn("doctor", "--app", "own:rt", "--round-trip")
+    assert said.code == 1
+    assert "the model's own code failed: KeyError: 'oops'" in said.out
+
+
+@pytest.mark.parametrize("name", ["nobody:m", "toy-1"])
+def test_a_named_model_that_no_provider_has_is_a_usage_error(cairn: Cairn, name: str) -> None:
+    assert cairn("doctor", "--model", name).code == 2
+
+
+def test_every_class_of_fault_that_a_provider_can_have_has_advice() -> None:
+    assert {row.error_class for row in TABLE} <= ADVICE.keys()

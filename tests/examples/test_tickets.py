@@ -5,11 +5,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.chat_server import ChatServer, Said, forget_providers
 
 from cairn import Context, ToolError
 from cairn.tools.verdicts import Happened, NotHappened
@@ -110,13 +111,66 @@ def demo(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["argument", "variable"])
-def test_a_real_model_is_refused_and_said_so(tmp_path: Path, way: str) -> None:
-    name = "nobody:model-1"
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nobody:model-1", "there is no provider 'nobody'"),
+        ("openai:gpt-5-mini", "export OPENAI_API_KEY=…"),
+        ("compatible:toy", "CAIRN_COMPATIBLE_BASE_URL"),
+    ],
+)
+def test_a_model_that_cannot_be_asked_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, name: str, told: str
+) -> None:
+    forget_providers(monkeypatch)
     done = demo(name) if way == "argument" else demo(MODEL=name, TICKETS_HOME=str(tmp_path))
     assert done.returncode == 2
-    assert "there is no provider 'nobody'" in done.stdout
-    assert "not part of this version" in done.stdout
+    assert told in done.stdout
+    assert "`cairn models` says what can be used here" in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+def clerk(body: dict[str, Any]) -> Said:
+    """A model that searches, reads, adds up, asks, answers two customers, and concludes."""
+    turn = sum(message["role"] == "assistant" for message in body["messages"])
+    scenes = [
+        [("search_tickets", {"query": "charged twice"}), ("search_tickets", {"query": "重复扣款"})],
+        [("read_ticket", {"ticket_id": "T-1004"}), ("sum_amounts", {"ids": ["T-1004", "T-1007"]})],
+        [
+            ("ask_user", {"question": "Shall I write to them?"}),
+            *(("write_reply", {"ticket_id": t, "text": "Sorry."}) for t in ("T-1004", "T-1007")),
+        ],
+    ]
+    if turn < len(scenes):
+        return Said(calls=tuple(scenes[turn]))
+    return Said("T-1004 and T-1007 were charged twice [s1].")
+
+
+def silent(body: dict[str, Any]) -> Said:
+    """A model that calls nothing and only talks."""
+    return Said("I would rather not.")
+
+
+@pytest.mark.kill
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("model", [clerk, silent])
+def test_the_demo_holds_what_it_can_promise_of_any_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Callable[[dict[str, Any]], Said]
+) -> None:
+    forget_providers(monkeypatch)
+    home = tmp_path / "home"
+    with ChatServer(model).running() as server:
+        env = {"CAIRN_COMPATIBLE_BASE_URL": server.url, "TICKETS_HOME": str(home)}
+        done = demo(MODEL="compatible:toy", **env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "NOT SO" not in done.stdout
+    checks = re.search(r"(\d+) of (\d+) checks hold \(", done.stdout)
+    assert checks
+    assert checks[1] == checks[2]
+    assert done.stdout.count("SIGKILL process") == (2 if model is clerk else 0)
+    replies = sorted(path.name for path in home.glob("outbox/T-*.md"))
+    assert replies == (["T-1004.md", "T-1007.md"] if model is clerk else [])
+    assert "Left out is what only the script can promise" in done.stdout
 
 
 @pytest.mark.kill

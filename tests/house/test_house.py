@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -290,9 +291,9 @@ def test_every_change_note_is_named_by_issue_and_kind_and_says_something() -> No
 
 
 @functools.cache
-def lock_blocks() -> dict[str, tuple[str, str]]:
-    """Read requirements.lock as name → (version, everything said about it)."""
-    text = "\n".join(lines(ROOT / "requirements.lock")).replace("\\\n", " ")
+def lock_blocks(name: str = "requirements.lock") -> dict[str, tuple[str, str]]:
+    """Read a lock as name → (version, everything said about it)."""
+    text = "\n".join(lines(ROOT / name)).replace("\\\n", " ")
     blocks = {}
     for line in text.splitlines():
         if pinned := re.match(r"([A-Za-z0-9._-]+)==(\S+)", line):
@@ -302,9 +303,10 @@ def lock_blocks() -> dict[str, tuple[str, str]]:
     return blocks
 
 
-def test_the_lock_pins_every_dependency_with_a_hash() -> None:
-    assert lock_blocks()
-    found = [name for name, (_, line) in lock_blocks().items() if "--hash=sha256:" not in line]
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-local.lock"])
+def test_the_lock_pins_every_dependency_with_a_hash(lock: str) -> None:
+    assert lock_blocks(lock)
+    found = [name for name, (_, line) in lock_blocks(lock).items() if "--hash=sha256:" not in line]
     assert_none("unhashed pin", found)
 
 

@@ -204,8 +204,9 @@ def address_of(endpoint: Endpoint, given: str, environ: Mapping[str, str] = os.e
         raise ConfigError(where, "nobody says where the server is", fix)
     parts = urlsplit(found)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
+        source = "base_url" if given else endpoint.url_key  # a key may have been pasted there
         fix = "Write it as 'https://host/v1'"
-        raise ConfigError(where, f"{found!r} is no address of a server", fix)
+        raise ConfigError(where, f"what {source} says is no address of a server", fix)
     return found.rstrip("/")
 
 
