@@ -9,7 +9,7 @@ from cairn.cli.tree import run_tree
 from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.messages import PlanItem, Principal, Reasoning, Source, Text
-from cairn.core.outcomes import Reply
+from cairn.core.outcomes import Called, Reply
 from cairn.core.views import timeline
 from cairn.errors import ErrorClass
 
@@ -35,7 +35,7 @@ def test_a_conversation_with_everything_in_it_is_drawn_whole() -> None:
     play.ask()
     thought = (Reasoning(content="hmm"), Text("let me see"))
     play.outcome(
-        Reply(parts=thought, calls=(("find", "{}", ""), ("ask_user", "{}", "")), usage=used(7))
+        Reply(parts=thought, calls=(Called(name="find"), Called(name="ask_user")), usage=used(7))
     )
     play.start()
     play.returns("c1", "ok", sources=(Source(uri="u"), Source(uri="v")))
