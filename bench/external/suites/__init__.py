@@ -1,0 +1,1 @@
+"""The third-party suites, each behind the same few functions."""
