@@ -12,7 +12,7 @@ from cairn.core.context import faults
 from cairn.core.guard import STOP
 from cairn.core.index import pending_of
 from cairn.core.lifecycle import MOVES, Status
-from cairn.core.limits import Limits
+from cairn.core.limits import Limits, Usage
 from cairn.core.messages import CallPart
 from cairn.core.rules import Problem, Rules, ToolSpec
 from cairn.core.state import RunState
@@ -169,7 +169,7 @@ class Laws:
         self.request = event
         self.answer = 0
 
-    def _charge(self, usage: ev.Usage) -> None:
+    def _charge(self, usage: Usage) -> None:
         assert self.request is not None, "a model outcome without a request"
         reserved = self.request.reserved
         self.tokens += usage.tokens

@@ -15,7 +15,7 @@ from cairn.core.evolve import evolve, fold
 from cairn.core.history import History
 from cairn.core.ladder import Ladder, Rung
 from cairn.core.lifecycle import CallStatus, Status
-from cairn.core.limits import Limits
+from cairn.core.limits import Limits, Reservation
 from cairn.core.messages import CallPart, Message, ResultPart, Text, text_of, user
 from cairn.core.state import RunState, tokens_of, transcript
 from cairn.errors import ErrorClass, IllegalTransition
@@ -93,7 +93,7 @@ def test_instructions_come_from_the_blocks_in_the_order_they_were_first_given() 
     play = Play(RULES)
     play.settle()
     blocks = (ev.Block(name="system", text="Be brief."), ev.Block(name="memory", text="Oslo."))
-    room = ev.Reservation(input_tokens=1, output_tokens=256)
+    room = Reservation(input_tokens=1, output_tokens=256)
     play.add(ev.ModelRequested(model="m", reserved=room, blocks=blocks), 1)
     assert system_text(play.state) == "Be brief.\n\nOslo."
     play.crash()

@@ -53,7 +53,7 @@ class RemoteModel:
     """A model of a provider, found by `provider:name`.
 
     Args:
-        name: `openai:gpt-5`, `anthropic:claude-sonnet-4-5`, `ollama:qwen3` … `cairn models` lists
+        name: `openai:gpt-5`, `anthropic:claude-sonnet-5`, `ollama:qwen3` … `cairn models` lists
             the providers.
         base_url: Where the server is, if not at the provider's own address.
         api_key: The key; by default the provider's environment variable.

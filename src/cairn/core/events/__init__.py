@@ -1,0 +1,147 @@
+"""Every fact a journal may hold.
+
+A fact is one frozen record with a type number that never changes its meaning. The numbers are
+grouped: 1 run, 20 step, 30 model, 40 tool, 60 approval, 70 input, 80 takeover, 85 retry,
+90 limit, 100 plan, 120 artifact, 160 error, 200 store. What can be folded from other facts is
+not an event: the end of a turn, running and waiting, idempotency keys, argument hashes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cairn.core.events.form import (
+    EMPTY,
+    Block,
+    Disposition,
+    Effect,
+    Event,
+    Recovery,
+    RunRef,
+    TaskKind,
+)
+from cairn.core.events.model import (
+    ModelCompleted,
+    ModelFailed,
+    ModelRejected,
+    ModelRequested,
+)
+from cairn.core.events.notes import (
+    ArtifactCreated,
+    ErrorRaised,
+    LimitReached,
+    LimitWarned,
+    PlanUpdated,
+    RetryScheduled,
+    StorePruned,
+)
+from cairn.core.events.people import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    InputAnswered,
+    InputGiven,
+    InputQueued,
+    InputRequested,
+    TakeoverRequested,
+)
+from cairn.core.events.run import (
+    RunCancelled,
+    RunCancelRequested,
+    RunCompleted,
+    RunCreated,
+    RunFailed,
+    RunForked,
+    RunPauseRequested,
+    RunResumed,
+    RunStopped,
+    StepCompleted,
+    StepFailed,
+    StepLost,
+    StepStarted,
+)
+from cairn.core.events.tool import (
+    ToolCompleted,
+    ToolFailed,
+    ToolLate,
+    ToolRejected,
+    ToolResolved,
+    ToolStarted,
+    ToolUnknown,
+)
+from cairn.core.messages import Record
+
+__all__ = [
+    "EMPTY",
+    "EVENTS",
+    "TERMINAL",
+    "ApprovalDenied",
+    "ApprovalExpired",
+    "ApprovalGranted",
+    "ApprovalRequested",
+    "ArtifactCreated",
+    "Block",
+    "Disposition",
+    "Effect",
+    "Entry",
+    "ErrorRaised",
+    "Event",
+    "InputAnswered",
+    "InputGiven",
+    "InputQueued",
+    "InputRequested",
+    "LimitReached",
+    "LimitWarned",
+    "ModelCompleted",
+    "ModelFailed",
+    "ModelRejected",
+    "ModelRequested",
+    "PlanUpdated",
+    "Recovery",
+    "RetryScheduled",
+    "RunCancelRequested",
+    "RunCancelled",
+    "RunCompleted",
+    "RunCreated",
+    "RunFailed",
+    "RunForked",
+    "RunPauseRequested",
+    "RunRef",
+    "RunResumed",
+    "RunStopped",
+    "StepCompleted",
+    "StepFailed",
+    "StepLost",
+    "StepStarted",
+    "StorePruned",
+    "TakeoverRequested",
+    "TaskKind",
+    "ToolCompleted",
+    "ToolFailed",
+    "ToolLate",
+    "ToolRejected",
+    "ToolResolved",
+    "ToolStarted",
+    "ToolUnknown",
+]
+
+TERMINAL = (RunCompleted, RunFailed, RunStopped, RunCancelled)
+EVENTS: dict[int, type[Event]] = {cls.TYPE: cls for cls in Event.__subclasses__()}
+
+
+class Entry(Record, gc=False):
+    """An event where it stands: its number in the run, its time and its step.
+
+    Args:
+        seq: 1 for the first, gapless.
+        at: Microseconds since 1970, UTC; never falls within a run.
+        step: Number of the step it belongs to, 0 for none.
+        actor: Pseudonymous id of the person who caused it, empty for the runtime.
+    """
+
+    seq: int
+    at: int
+    event: Any
+    step: int = 0
+    actor: str = ""

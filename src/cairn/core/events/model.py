@@ -1,0 +1,70 @@
+"""What was asked of a model, and what came."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cairn.core.events.form import Block, Disposition, Event
+from cairn.core.limits import Reservation, Usage
+from cairn.core.messages import Part
+from cairn.errors import ErrorClass
+
+
+class ModelRequested(Event):
+    """A request is about to be sent: what it reserves, and what of the context changed."""
+
+    TYPE = 30
+    NAME = "model.requested"
+    model: str
+    reserved: Reservation
+    attempt: int = 1
+    blocks: tuple[Block, ...] = ()
+    messages: int = 0  # how many of the folded history the request holds
+    tools: str = ""  # hash of the tool schemas offered, when it changed
+    tool_choice: str = "auto"
+    output_mode: Literal["text", "schema", "action"] = "text"
+
+
+class ModelCompleted(Event):
+    """A whole, well-formed reply."""
+
+    TYPE = 31
+    NAME = "model.completed"
+    parts: tuple[Part, ...]
+    usage: Usage = Usage()
+    finish: str = "stop"
+    latency_us: int = 0
+    first_token_us: int = 0
+    request_id: str = ""
+    price: str = ""
+    model: str = ""  # which model answered, if not by the name it was asked under
+    measured: bool = True  # whether the provider said what it used; else the reservation stands
+
+
+class ModelFailed(Event):
+    """No usable reply; `disposition` says what the ladder does, `note` what the model is told.
+
+    A call whose process died is charged at its reservation, said by `usage`.
+    """
+
+    TYPE = 32
+    NAME = "model.failed"
+    error_class: ErrorClass
+    message: str
+    disposition: Disposition
+    note: str = ""
+    usage: Usage = Usage()
+    latency_us: int = 0
+    retry_at: int = 0
+    request_id: str = ""
+    lost: bool = False  # the process died inside the call; whether a reply came is not known
+
+
+class ModelRejected(Event):
+    """The reply was well-formed, but cannot be the final answer; the model is told `note`."""
+
+    TYPE = 33
+    NAME = "model.rejected"
+    error_class: ErrorClass
+    disposition: Disposition
+    note: str

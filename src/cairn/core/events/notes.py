@@ -1,0 +1,80 @@
+"""What else a run notes, and what belongs to the store alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cairn.core.events.form import Event
+from cairn.core.messages import PlanItem
+from cairn.errors import ErrorClass
+
+
+class RetryScheduled(Event):
+    """The next attempt may start at `at`; `subject` is `model` or a call id."""
+
+    TYPE = 85
+    NAME = "retry.scheduled"
+    subject: str
+    at: int
+
+
+class LimitReached(Event):
+    """A bound is reached; the run ends when nothing is in flight any more."""
+
+    TYPE = 90
+    NAME = "limit.reached"
+    limit: str
+    bound: int
+    value: int
+
+
+class LimitWarned(Event):
+    """The progress guard speaks: first a hint to the model, then repeats are blocked."""
+
+    TYPE = 91
+    NAME = "limit.warned"
+    limit: str
+    level: Literal["hint", "block"]
+    note: str
+
+
+class PlanUpdated(Event):
+    """The agent's intentions, whole."""
+
+    TYPE = 100
+    NAME = "plan.updated"
+    items: tuple[PlanItem, ...]
+
+
+class ArtifactCreated(Event):
+    """A named content the run made; text as it is, other bytes in base64."""
+
+    TYPE = 120
+    NAME = "artifact.created"
+    id: str
+    name: str
+    media_type: str
+    size: int
+    content: str
+    base64: bool = False
+
+
+class ErrorRaised(Event):
+    """A fault that has no event of its own; it changes nothing in the run."""
+
+    TYPE = 160
+    NAME = "error.raised"
+    error_class: ErrorClass
+    message: str
+    where: str = ""
+
+
+class StorePruned(Event):
+    """A whole run was removed by retention; its last hash stays."""
+
+    TYPE = 200
+    NAME = "store.pruned"
+    run: str
+    head: int
+    hash: str
+    status: str = ""

@@ -1,0 +1,138 @@
+"""What happens to a run as a whole, and to its tasks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cairn.core.events.form import EMPTY, Disposition, Event, Recovery, RunRef, TaskKind
+from cairn.core.limits import Limits
+from cairn.core.messages import Part, Principal
+from cairn.errors import ErrorClass
+
+
+class RunCreated(Event):
+    """Somebody handed a task over."""
+
+    TYPE = 1
+    NAME = "run.created"
+    agent: str
+    input: tuple[Part, ...]
+    digest: str  # of agent name, input and principal; another one under the id is a conflict
+    principal: Principal = Principal()
+    session: str = ""
+    previous: RunRef | None = None  # the session's run before, and its last seq
+    consumes: tuple[int, ...] = ()  # messages queued in that run which the input takes over
+    limits: Limits = Limits()
+    kind: TaskKind = "operate"
+    approvals: Literal["ask", "none"] = "ask"
+    on_loop: Literal["stop", "ask"] = "stop"
+    fingerprint: str = ""
+
+
+class RunForked(Event):
+    """This journal continues another one's prefix; what it has spent starts at zero."""
+
+    TYPE = 2
+    NAME = "run.forked"
+    run: str  # the id of the new run
+    parent: str
+    at: int
+    limits: Limits | None = None
+    reason: str = ""
+
+
+class RunPauseRequested(Event):
+    """No new work from here on; calls in flight are waited for."""
+
+    TYPE = 3
+    NAME = "run.pause_requested"
+    reason: str = ""
+
+
+class RunResumed(Event):
+    """The pause is over."""
+
+    TYPE = 4
+    NAME = "run.resumed"
+
+
+class RunCancelRequested(Event):
+    """Somebody wants the run to end; the owner ends it."""
+
+    TYPE = 5
+    NAME = "run.cancel_requested"
+    reason: str = ""
+
+
+class RunCompleted(Event):
+    """A final answer passed its checks. `answer` is the seq of the reply that holds it."""
+
+    TYPE = 6
+    NAME = "run.completed"
+    answer: int
+    degraded: tuple[str, ...] = ()
+
+
+class RunFailed(Event):
+    """A ladder or repair budget is exhausted, or an unknown effect was given up."""
+
+    TYPE = 7
+    NAME = "run.failed"
+    error_class: ErrorClass
+    message: str
+
+
+class RunStopped(Event):
+    """A limit or the progress guard ended the run; `limit` names it."""
+
+    TYPE = 8
+    NAME = "run.stopped"
+    limit: str
+    message: str = ""
+
+
+class RunCancelled(Event):
+    """The run was cancelled; calls that never started are cancelled with it."""
+
+    TYPE = 9
+    NAME = "run.cancelled"
+    reason: str = ""
+
+
+class StepStarted(Event):
+    """A task of the deployer's own code is about to run."""
+
+    TYPE = 20
+    NAME = "step.started"
+    name: str
+    recovery: Recovery = "repeat"
+    attempt: int = 1
+
+
+class StepCompleted(Event):
+    """The task returned."""
+
+    TYPE = 21
+    NAME = "step.completed"
+    output: msgspec.Raw = EMPTY
+    duration_us: int = 0
+
+
+class StepFailed(Event):
+    """The task raised, or refused what it was shown; `message` says what was wrong."""
+
+    TYPE = 22
+    NAME = "step.failed"
+    error_class: ErrorClass
+    message: str
+    disposition: Disposition = "repair"
+    duration_us: int = 0
+
+
+class StepLost(Event):
+    """The process died inside the task."""
+
+    TYPE = 23
+    NAME = "step.lost"

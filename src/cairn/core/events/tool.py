@@ -1,0 +1,105 @@
+"""What became of each call."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cairn.core.events.form import EMPTY, Disposition, Effect, Event, Recovery
+from cairn.core.messages import Source
+from cairn.errors import ErrorClass
+
+
+class ToolStarted(Event):
+    """The intent: from here on the effect may have happened."""
+
+    TYPE = 40
+    NAME = "tool.started"
+    call: str
+    effect: Effect
+    recovery: Recovery
+    rule: str
+    """The policy rule that allowed it; a grant is named by its request, as `approval 3`."""
+    attempt: int = 1
+    tool: str = ""  # only when a fallback runs in place of the tool that was asked for
+    timeout_us: int = 0
+
+
+class ToolCompleted(Event):
+    """The tool returned. `result` is strict JSON; sources are numbered on in the run."""
+
+    TYPE = 41
+    NAME = "tool.completed"
+    call: str
+    result: msgspec.Raw = EMPTY
+    sources: tuple[Source, ...] = ()
+    artifact: str = ""
+    """The artifact that holds the whole result, when `result` is only its head and tail."""
+    duration_us: int = 0
+    micro_usd: int = 0
+
+
+class ToolFailed(Event):
+    """The tool raised: a known failure."""
+
+    TYPE = 42
+    NAME = "tool.failed"
+    call: str
+    error_class: ErrorClass
+    message: str
+    disposition: Disposition
+    switch_to: str = ""
+    """The declared fallback tool, when the disposition is `switch`."""
+    duration_us: int = 0
+    retry_at: int = 0
+
+
+class ToolRejected(Event):
+    """The call was not run: it is malformed, forbidden, over a limit, or a loop."""
+
+    TYPE = 43
+    NAME = "tool.rejected"
+    call: str
+    kind: Literal["invalid", "denied", "limit", "loop"]
+    error_class: ErrorClass
+    message: str
+    rule: str = ""
+    disposition: Disposition = "repair"
+
+
+class ToolUnknown(Event):
+    """The effect may have happened. "It did not" may be said from `not_before` on."""
+
+    TYPE = 44
+    NAME = "tool.unknown"
+    call: str
+    reason: Literal["timeout", "cancelled", "lost", "unsure"]
+    message: str = ""
+    not_before: int = 0
+    duration_us: int = 0
+    micro_usd: int = 0  # what the call costs, for it may have happened
+
+
+class ToolResolved(Event):
+    """A person or a probe settled an unknown effect."""
+
+    TYPE = 45
+    NAME = "tool.resolved"
+    call: str
+    verdict: Literal["happened", "not_happened", "unknown", "given_up"]
+    """`unknown` is a probe that could not tell: a person is asked next."""
+    by: Literal["person", "probe"] = "person"
+    result: msgspec.Raw = EMPTY
+    evidence: str = ""
+
+
+class ToolLate(Event):
+    """An outcome that came after time-out, lost claim or the run's end."""
+
+    TYPE = 46
+    NAME = "tool.late"
+    call: str
+    ok: bool
+    result: msgspec.Raw = EMPTY
+    message: str = ""
