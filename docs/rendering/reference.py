@@ -15,6 +15,8 @@ from cairn.errors import CairnError, ErrorClass
 
 MADE_FOR_YOU = {"Context", "Tool"}
 """Classes whose objects the runtime makes; how they are built is no business of a user's."""
+ORDER = ("Tasks", "Ground", "Decisions", "Looks")
+"""The rooms that a runtime's verbs stand in, in the order of the page."""
 OPEN_KINDS = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 
@@ -66,12 +68,14 @@ def class_entry(name: str, cls: type) -> str:
 
 def members(cls: type) -> Iterator[tuple[str, Any, Any]]:
     """The public members of a class, each with the coroutine that is its twin, if it has one."""
-    for name, member in vars(cls).items():
-        plain_twin = name.endswith("_async") and hasattr(cls, name.removesuffix("_async"))
-        if name.startswith("_") or plain_twin:
-            continue
-        if isinstance(member, property) or inspect.isfunction(member):
-            yield name, member, vars(cls).get(f"{name}_async")
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("cairn.runtime")] or [cls]
+    for base in sorted(ours, key=lambda each: ORDER.index(each.__name__) if cls is not each else 9):
+        for name, member in vars(base).items():
+            plain_twin = name.endswith("_async") and hasattr(cls, name.removesuffix("_async"))
+            if name.startswith("_") or plain_twin:
+                continue
+            if isinstance(member, property) or inspect.isfunction(member):
+                yield name, member, vars(base).get(f"{name}_async")
 
 
 def member_entry(owner: str, name: str, member: Any, twin: Any) -> str:

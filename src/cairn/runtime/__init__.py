@@ -1,0 +1,113 @@
+"""`Runtime`: the one object users make. It opens the store, knows the agents, and has the verbs.
+
+Every verb has an `_async` twin and is written once. A sync verb runs in a background loop of the
+runtime; inside a running event loop use the twin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from cairn.agent import Agent
+from cairn.core.ladder import DEFAULT_LADDER, Ladder
+from cairn.core.limits import WORST_CASE, Price
+from cairn.core.policy import DEFAULT_POLICY, Policy
+from cairn.engine.client import Client
+from cairn.engine.given import (
+    check_deployment,
+)
+from cairn.engine.host import Deployment, Host
+from cairn.engine.notify import Notifier, OnWait
+from cairn.engine.portal import Portal, refuse_inside_loop
+from cairn.ports import Clock, Store
+from cairn.runtime.decisions import Decisions
+from cairn.runtime.looks import Looks
+from cairn.runtime.tasks import Tasks
+from cairn.store import open_store
+
+log = logging.getLogger("cairn")
+
+
+class Runtime(Tasks, Decisions, Looks):
+    """Takes tasks over and carries them through.
+
+    Args:
+        store: Path of a SQLite file, `":memory:"`, or a `Store`.
+        agents: Who can work; found by name.
+        deps: What tools get as `ctx.deps`: a value, or a function of a `Principal`.
+        policy: What may run unasked; by default reads only.
+        ladder: What is done about each class of fault.
+        on_wait: Told, at least once, when a run waits for people: a function of a `Run`, a
+            command as a list of arguments (JSON on its input), or a URL.
+        durability: `full` survives power loss; `process` survives the death of the process only.
+        unknown_price: What a model is counted at whose price nobody knows.
+        clock: Where time comes from.
+
+    Raises:
+        ConfigError: a value is not usable, or two agents share a name.
+        UnsupportedStore, SchemaTooNew: the file cannot be used.
+    """
+
+    def __init__(  # noqa: PLR0913 - every option by its name, each with a default
+        self,
+        store: str | Path | Store = "cairn.db",
+        agents: Sequence[Agent] = (),
+        *,
+        deps: Any = None,
+        policy: Policy = DEFAULT_POLICY,
+        ladder: Ladder = DEFAULT_LADDER,
+        on_wait: OnWait | None = None,
+        durability: Literal["full", "process"] = "full",
+        unknown_price: Price = WORST_CASE,
+        clock: Clock | None = None,
+    ) -> None:
+        crew = check_deployment(agents, policy, ladder)
+        self._notifier = Notifier(on_wait) if on_wait is not None else None
+        self.portal = Portal(self._interrupted)
+        self.store: Store = (
+            open_store(store, durability=durability) if isinstance(store, str | Path) else store
+        )
+        deployment = Deployment(
+            policy=policy, ladder=ladder, deps=deps, unknown_price=unknown_price
+        )
+        self.host = Host({a.name: a for a in crew}, deployment, clock)
+        self.client = Client(self.store, self.host.clock)
+        self._driven: dict[str, asyncio.Task[Any]] = {}
+        self._background: set[str] = set()
+        self._again: set[str] = set()
+
+    def _interrupted(self, now: bool) -> None:
+        """Ctrl-C in a sync verb: let what is in flight land and start nothing new meanwhile."""
+        if now:
+            log.warning("finishing what is in flight; Ctrl-C again ends it at once")
+        self.host.draining = now
+
+    async def close_async(self) -> None:
+        """Let what is in flight land, start nothing new, and close the store."""
+        self.host.draining = True
+        if self._driven:
+            await asyncio.wait(set(self._driven.values()))
+        await self.host.close()
+        await self.store.close()
+
+    def close(self) -> None:
+        """Let what is in flight land, start nothing new, and close the store."""
+        self.portal.call(self.close_async(), "close")
+        self.portal.close()
+
+    def __enter__(self) -> Self:
+        refuse_inside_loop("with")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close_async()

@@ -1,0 +1,94 @@
+"""What all verbs stand on: the store, the agents, and the runs this object drives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from cairn.agent import Agent
+from cairn.core.state import RunState
+from cairn.engine.client import Client, settled
+from cairn.engine.host import Host
+from cairn.engine.notify import Notifier
+from cairn.engine.portal import Portal
+from cairn.engine.result import Run, result_of, run_of
+from cairn.engine.worker import drive
+from cairn.errors import CairnError
+from cairn.ports import Store
+from cairn.runtime.twins import twin
+
+log = logging.getLogger("cairn")
+ENDED = frozenset({"completed", "failed", "stopped", "cancelled"})
+
+
+class Ground:
+    """The parts of a runtime, and the one way it drives a run."""
+
+    store: Store
+    host: Host
+    client: Client
+    portal: Portal
+    _notifier: Notifier | None
+    _driven: dict[str, asyncio.Task[Any]]
+    _background: set[str]
+    _again: set[str]
+
+    def agent(self, name: str) -> Agent:
+        """The agent of this name. Raises `UnknownAgent`."""
+        return self.host.crew(name).agent
+
+    async def get_async(self, run: str) -> Run:
+        """How a run stands. Raises `UnknownRun`."""
+        info = await self.store.info(run)
+        crew = self.host.crew(info.agent) if info.agent in self.host.agents else None
+        return await result_of(self.store, run, crew)
+
+    async def drive_async(self, run: str) -> Run:
+        """Drive a run until there is a result or it waits for people; then say how it stands."""
+        background = self._driven.get(run)
+        if background is not None and background.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait({background})
+        state = await drive(self.store, run, self.host, self._notifier)
+        if state is None or state.agent not in self.host.agents:
+            return await self.get_async(run)
+        return await run_of(self.store, state, self.host.crew(state.agent))
+
+    def _spawn(self, run: str) -> None:
+        self._background.add(run)
+        if run in self._driven:
+            self._again.add(run)
+            return
+        task = asyncio.get_running_loop().create_task(self._drive_on(run), name=f"cairn run {run}")
+        self._driven[run] = task
+        task.add_done_callback(lambda done: self._let_go(run, done))
+
+    def _let_go(self, run: str, task: asyncio.Task[Any] | None) -> None:
+        if self._driven.get(run) is task:
+            del self._driven[run]
+
+    async def _drive_on(self, run: str) -> None:
+        """Drive it, and once more if a decision came when it had already had its last look."""
+        try:
+            while True:
+                self._again.discard(run)
+                await drive(self.store, run, self.host, self._notifier)
+                while run in self._again and not self.host.draining:
+                    self._again.discard(run)
+                    if not settled(await self.store.info(run)):
+                        break
+                else:
+                    return
+        except CairnError as error:
+            log.warning("run %s is no longer driven in the background: %s", run, error)
+        finally:
+            self._let_go(run, asyncio.current_task())  # at once: who spawns now starts anew
+
+    async def _after(self, state: RunState) -> Run:
+        """A decision was taken: a run that was handed over by `start` goes on by itself."""
+        if state.run in self._background and state.agent in self.host.agents:
+            self._spawn(state.run)
+        return await self.get_async(state.run)
+
+    drive = twin(drive_async)
+    get = twin(get_async)

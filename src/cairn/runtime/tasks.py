@@ -1,0 +1,183 @@
+"""The verbs that hand a task over, follow it, or work off what is queued."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Literal, Unpack
+
+from cairn.core import commands as cmd
+from cairn.core.events import TaskKind
+from cairn.core.limits import Limits
+from cairn.core.messages import Part, Principal
+from cairn.engine.client import Task, same_person
+from cairn.engine.given import (
+    RunOptions,
+    check_text,
+    check_words,
+    parts_of,
+    principal_of,
+)
+from cairn.engine.load import load
+from cairn.engine.result import Run
+from cairn.engine.stream import stream_run
+from cairn.engine.worker import Worker
+from cairn.errors import IllegalTransition, SessionBusy, UnknownRun
+from cairn.ports import Observed
+from cairn.runtime.ground import ENDED, Ground
+from cairn.runtime.twins import twin
+
+Piece = str | Path | Part
+Given = Piece | list[Piece] | tuple[Piece, ...]
+LOCAL = Principal()
+
+
+class Tasks(Ground):
+    """Handing tasks over."""
+
+    async def run_async(
+        self,
+        agent: str,
+        input: Given,
+        *,
+        id: str = "",
+        principal: Principal | str = LOCAL,
+        session: str = "",
+        limits: Limits | Mapping[str, int] | None = None,
+        kind: TaskKind | None = None,
+        approvals: Literal["ask", "none"] = "ask",
+    ) -> Run:
+        """Start a run, or go on with it: the same call starts, resumes and recovers.
+
+        Returns when there is a result or the run waits for people. If another process drives it,
+        follows until then.
+
+        Args:
+            agent: Name of the agent.
+            input: The task.
+            id: Run id; a fresh one by default. The same task under the same id is the same run.
+            principal: For whom it works; a string is its id.
+            session: The conversation it continues.
+            limits: Its bounds, which can only be stricter than the agent's: all of them as
+                `Limits`, or only some as `{"steps": 10}`.
+            kind: `query` offers read tools only; `generate`, `operate`. The agent's by default.
+            approvals: `none` refuses at once what would need a person.
+
+        Raises:
+            RunConflict: the id is taken by another task.
+            SessionBusy: the session has an active run.
+            UnknownAgent, ConfigError, StoreError.
+        """
+        run = await self.enqueue_async(
+            agent,
+            input,
+            id=id,
+            principal=principal,
+            session=session,
+            limits=limits,
+            kind=kind,
+            approvals=approvals,
+        )
+        return await self.drive_async(run)
+
+    async def start_async(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> str:
+        """As `run`, but return the run id at once and drive it in the background."""
+        run = await self.enqueue_async(agent, input, **options)
+        self._spawn(run)
+        return run
+
+    async def enqueue_async(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> str:
+        """As `run`, but return the run id at once and leave the driving to a worker."""
+        known = self.agent(agent)
+        limits = options.get("limits")
+        kind, approvals = check_words(
+            options.get("kind") or known.kind, options.get("approvals", "ask")
+        )
+        task = Task(
+            agent=agent,
+            input=parts_of(input),
+            principal=principal_of(options.get("principal", LOCAL)),
+            session=check_text("session", options.get("session", "")),
+            limits=known.limits.narrowed(limits) if limits is not None else known.limits,
+            kind=kind,
+            approvals=approvals,
+            on_loop=known.on_loop,
+        )
+        return await self.client.start(task, options.get("id", ""))
+
+    async def send_async(
+        self,
+        session: str,
+        text: Given,
+        *,
+        agent: str = "",
+        principal: Principal | str = LOCAL,
+    ) -> Run:
+        """Say something in a session.
+
+        An active run takes the message in at its next turn; otherwise a new run starts, by the
+        same agent as before unless `agent` names one.
+
+        Raises:
+            UnknownRun: the session is new and no agent was named, or it is another principal's.
+        """
+        who = principal_of(principal)
+        check_text("session", session)
+        for _ in range(5):
+            last = await self.store.session_head(session)
+            if last is None and not agent:
+                raise UnknownRun(f"there is no session {session!r}; name an agent to begin it")
+            if last is not None and last.status not in ENDED:
+                state = await load(self.store, last.run)
+                if not same_person(state.principal, who):
+                    raise UnknownRun(f"there is no session {session!r}")
+                try:
+                    await self.client.submit(last.run, cmd.Queue(parts=parts_of(text)), who.id)
+                except IllegalTransition:
+                    continue  # it has just ended: a new run takes the message in
+                if last.agent not in self.host.agents:
+                    return await self.get_async(last.run)  # for whoever drives it
+                return await self.drive_async(last.run)
+            name = agent or (last.agent if last is not None else "")
+            try:
+                run = await self.enqueue_async(name, text, principal=who, session=session)
+            except SessionBusy:
+                continue  # somebody else was faster: their run takes the message in
+            return await self.drive_async(run)
+        raise SessionBusy(session, "")
+
+    async def work_async(self, *, until_idle: bool = False, concurrency: int = 256) -> None:
+        """Drive every run there are agents for, until stopped or (`until_idle`) none is left."""
+        worker = Worker(self.store, self.host, concurrency=concurrency, notifier=self._notifier)
+        await worker.work(until_idle=until_idle)
+
+    async def stream_async(
+        self, agent: str, input: Given, **options: Unpack[RunOptions]
+    ) -> AsyncGenerator[Observed]:
+        """As `run`, but yield what happens: `Entry`, `Delta`, `Discard`, `Progress`."""
+        run = await self.enqueue_async(agent, input, **options)
+        async with aclosing(self.watch_async(run)) as happening:
+            async for what in happening:
+                yield what
+
+    async def watch_async(self, run: str, after: int = 0) -> AsyncGenerator[Observed]:
+        """Drive a run and yield what happens, from the event after `after` on."""
+        happening = stream_run(self.store, run, self.host, self._notifier, after)
+        async with aclosing(happening):  # who leaves early also ends the driving
+            async for what in happening:
+                yield what
+
+    def stream(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> Iterator[Observed]:
+        """As `run`, but yield what happens: `Entry`, `Delta`, `Discard`, `Progress`."""
+        return self.portal.iterate(self.stream_async(agent, input, **options), "stream")
+
+    def watch(self, run: str, after: int = 0) -> Iterator[Observed]:
+        """Drive a run and yield what happens, from the event after `after` on."""
+        return self.portal.iterate(self.watch_async(run, after), "watch")
+
+    run = twin(run_async)
+    start = twin(start_async)
+    enqueue = twin(enqueue_async)
+    send = twin(send_async)
+    work = twin(work_async)
