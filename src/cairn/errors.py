@@ -3,6 +3,7 @@
     CairnError
     ├── UsageError                 the developer asked for something impossible
     │   ├── ConfigError            a named field has a bad value (carries field and fix)
+    │   │   └── ModelUnready       a key, a package or an address of a model is missing here
     │   ├── ToolDefinitionError    a tool cannot be declared like this
     │   ├── SyncInsideLoop         a sync verb was called inside a running event loop
     │   └── UnsupportedStore       this file or platform cannot hold a store
@@ -95,6 +96,21 @@ class ConfigError(UsageError):
         super().__init__(f"{field}: {problem}. {fix}")
         self.field = field
         self.fix = fix
+
+
+class ModelUnready(ConfigError):
+    """A model cannot be asked by this process: a key, a package or an address is missing.
+
+    The run is as it was, and can be driven again when it is there.
+    """
+
+    @classmethod
+    def of(cls, error: ConfigError) -> ModelUnready:
+        """The same, said of a run that needs the model now."""
+        unready = cls.__new__(cls)
+        Exception.__init__(unready, str(error))
+        unready.field, unready.fix = error.field, error.fix
+        return unready
 
 
 class ToolDefinitionError(UsageError):

@@ -355,8 +355,8 @@ class Model(Protocol):
     Beside what stands here a model may say `takes_tools = False` (it answers with one JSON
     action in place of tool calls), `timeout_s` (deadline of one request, 120 by default), and
     `lane` (a `Lane` that requests wait for). It may have `check()`, which raises `ConfigError`
-    when it could not be asked here, and `close()`, sync or async, which gives back what it holds
-    open in the running loop. `price` None is an unknown price.
+    when it could not be asked here, an async `ready()` that loads what a first request needs, and
+    `close()`, sync or async, which gives back what it holds open in the running loop. `price` None is an unknown price.
     """
 
     @property

@@ -98,3 +98,56 @@ def test_what_a_provider_answers_without_usage_stands_in_the_journal_as_unmeasur
             assert failed[0].usage.tokens > 0
 
     asyncio.run(main())
+
+
+def test_loading_what_a_model_needs_is_no_part_of_its_requests_deadline():
+    """A cold process must not charge, or blame a provider for, a request that never left."""
+
+    async def main():
+        loads = []
+
+        class Cold(Scripted):
+            timeout_s = 0.05
+
+            async def ready(self):
+                await asyncio.sleep(0.3)
+                loads.append("loaded")
+
+        async with runtime(Cold(["Done.", "Again."])) as rt:
+            run = await rt.run_async("a", "Do it", id="r1")
+            assert run.status == "completed"
+            names = [e.event.NAME for e in await rt.trace_async("r1")]
+            assert names.count("model.requested") == 1
+            await rt.run_async("a", "Once more")
+        assert loads == ["loaded"]
+
+    asyncio.run(main())
+
+
+def test_a_run_can_be_cancelled_while_its_model_loads():
+    async def main():
+        class Slow(Scripted):
+            async def ready(self):
+                await asyncio.sleep(60)
+
+        async with runtime(Slow(["Done."])) as rt:
+            run = await rt.start_async("a", "Do it")
+            await asyncio.sleep(0.1)
+            assert (await rt.cancel_async(run)).status == "cancelled"
+            assert "model.requested" not in [e.event.NAME for e in await rt.trace_async(run)]
+
+    asyncio.run(main())
+
+
+def test_what_is_missing_when_a_model_loads_leaves_the_run_as_it_was():
+    async def main():
+        class Broken(Scripted):
+            async def ready(self):
+                raise ConfigError("broken.package", "it is not installed", "Install it")
+
+        async with runtime(Broken(["Done."])) as rt:
+            with pytest.raises(ConfigError, match="it is not installed"):
+                await rt.run_async("a", "Do it", id="r1")
+            assert (await rt.get_async("r1")).status in {"queued", "running"}
+
+    asyncio.run(main())

@@ -15,7 +15,7 @@ from cairn.engine.drive import Directive, Drive
 from cairn.engine.flights import Flights
 from cairn.engine.host import Host
 from cairn.engine.load import load
-from cairn.errors import ConfigError, DepsFailed, Fenced, StoreError, UnknownAgent
+from cairn.errors import DepsFailed, Fenced, ModelUnready, StoreError, UnknownAgent
 from cairn.ports import Claim, Store
 
 log = logging.getLogger("cairn")
@@ -81,7 +81,7 @@ async def _advance(
         else:
             await _give_back(store, run, claim)
         raise
-    except (UnknownAgent, DepsFailed, ConfigError):  # not here and now; elsewhere or later it can
+    except (UnknownAgent, DepsFailed, ModelUnready):  # not here and now; elsewhere or later it can
         if drive is not None:
             await drive.stop()
         else:

@@ -107,7 +107,7 @@ class CallRunner:
         timeout_s = spec.timeout_us / 1e6
         if isinstance(arguments, Problem):  # a check that changed its mind; nothing was called
             self._flights.add(call.id, NOTHING, timeout_s)
-            self._flights.land(call.id, _not_called(call, arguments.message))
+            self._flights.land(call.id, _not_called(call, arguments.message), NOTHING)
             if not tool.body.is_async:
                 SLOTS.release()
             return
@@ -133,7 +133,7 @@ class CallRunner:
         key = f"probe {call.id}"
         if tool.probe is None or isinstance(arguments, Problem):
             self._flights.add(key, NOTHING, 0)
-            self._flights.land(key, _no_probe(call))
+            self._flights.land(key, _no_probe(call), NOTHING)
             return True
         if not tool.probe.is_async and not SLOTS.try_acquire():
             return await self._wait_for_slot()

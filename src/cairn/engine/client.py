@@ -5,8 +5,7 @@ Each appends one fact and returns. The run goes on where somebody drives it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Literal
 from uuid import uuid4
@@ -20,9 +19,10 @@ from cairn.core.index import Pending, index_of
 from cairn.core.limits import Limits
 from cairn.core.messages import Part, Principal, Record, clean
 from cairn.core.state import RunState
+from cairn.engine.branch import fork_run, retry_run
 from cairn.engine.given import check_call, check_request, check_run_id
-from cairn.engine.load import fold_entries, load
-from cairn.errors import IllegalTransition, Moved, RunConflict, SessionBusy, UnknownRun
+from cairn.engine.load import load
+from cairn.errors import Moved, RunConflict, SessionBusy, UnknownRun
 from cairn.ports import Clock, NewRun, RunFilter, RunInfo, Store
 
 SESSION_TRIES = 8
@@ -145,45 +145,39 @@ class Client:
             IllegalTransition: the run is not over, it completed, or its session has gone on.
             UnknownRun: there is no such run.
         """
-        entries = await self.store.read(run)
-        state = await fold_entries(self.store, run, entries)
-        if state.end is None or state.end.status.value == "completed":
-            raise IllegalTransition(
-                f"run {run} is {state.status.value}; only a failed, stopped or cancelled run "
-                "can be retried"
-            )
-        last = next(e.seq for e in reversed(entries) if isinstance(e.event, ev.TERMINAL))
-        at = last - 1
-        before = await fold_entries(self.store, run, entries[:at])
         new = check_run_id(new) if new else new_id()
-        bounds = before.limits.changed(limits) if limits is not None else None
-        entry = ev.Entry(
-            seq=at + 1,
-            at=max(self._clock.now_us(), before.at),
-            event=ev.RunForked(run=new, parent=run, at=at, limits=bounds, reason="retry"),
+        return await retry_run(self.store, self._clock, run, new, limits)
+
+    async def fork(
+        self,
+        run: str,
+        at: int,
+        *,
+        edits: Sequence[cmd.Command] = (),
+        new: str = "",
+        limits: Limits | Mapping[str, int] | None = None,
+        actor: str = "",
+    ) -> str:
+        """A new run that goes on from event `at` of a run, with `edits` made at once.
+
+        What the run did after that event stays done in the world. The fork is no part of the
+        run's session, but reads the conversation up to there.
+
+        Raises:
+            Refused: something was in flight or unknown there; names the nearest points.
+            UnknownRun: there is no such run, event or call.
+            RunConflict: the id is taken by another run.
+        """
+        return await fork_run(
+            self.store,
+            self._clock,
+            run,
+            at,
+            check_run_id(new) if new else new_id(),
+            limits=limits,
+            edits=edits,
+            actor=clean(actor),
         )
-        after, forked = _with_what_is_known(evolve(before, entry), entry, entries[last:])
-        info = await self.store.info(run)
-        created = NewRun(
-            run=new,
-            agent=state.agent,
-            digest=info.digest,
-            session=info.session,
-            previous=run,
-            principal=info.principal,
-            parent=run,
-            parent_at=at,
-        )
-        try:
-            found = await self.store.create(created, forked, index_of(after))
-        except Moved:
-            raise IllegalTransition(
-                f"session {info.session!r} has gone on since run {run}; what came after would be "
-                "forgotten. Send the session a new message instead"
-            ) from None
-        if found is not None and (found.parent != run or found.parent_at != at):
-            raise RunConflict(f"run {new!r} exists and is no retry of {run!r}")
-        return new
 
     # ---------------------------------------------------------------- decide
 
@@ -252,20 +246,6 @@ class Client:
             if settled(info) and info.head <= after:
                 return
             await self.store.changed(run, after, 5.0)
-
-
-def _with_what_is_known(
-    state: RunState, forked: ev.Entry, later: list[ev.Entry]
-) -> tuple[RunState, list[ev.Entry]]:
-    """A fork's first entries: with what came out about unknown effects after the parent's end."""
-    entries = [forked]
-    for entry in later:
-        if isinstance(entry.event, ev.ToolLate | ev.ToolResolved):
-            known = msgspec.structs.replace(entry, seq=state.seq + 1, at=max(entry.at, state.at))
-            with suppress(IllegalTransition):  # it was about something the fork does anew
-                state = evolve(state, known)
-                entries.append(known)
-    return state, entries
 
 
 def same_person(one: Principal, other: Principal) -> bool:

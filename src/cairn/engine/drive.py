@@ -36,7 +36,7 @@ from cairn.engine.journal import OpenJournal
 from cairn.engine.load import load
 from cairn.engine.perform import ModelCall, lane_of, model_of, perform_task
 from cairn.errors import ErrorClass, Fenced, StoreError, UnknownAgent
-from cairn.ports import Claim, Lane, Permit, Store
+from cairn.ports import Claim, Lane, Model, Permit, Store
 
 NO_RULES = Rules(tools={}, models=())
 """Enough to end a cancelled run whose agent is not known here."""
@@ -118,6 +118,7 @@ class Drive:
                     await self._flights.halt()
                     self._take_in()
                 case Done():
+                    await self._flights.halt()  # a probe may still be asked; nobody needs it now
                     if await self._release():
                         return Directive(kind="done", head=journal.head)
                 case Wait():
@@ -187,7 +188,8 @@ class Drive:
 
     async def _ask(self, action: AskModel, crew: Crew) -> None:
         journal = self._journal
-        self._host.check(model_of(journal.state, crew)[0])
+        if not await self._is_ready(model_of(journal.state, crew)[0]):
+            return
         text = await self._instructions(action, crew)
         if text is None:
             return
@@ -211,6 +213,24 @@ class Drive:
         finally:
             if not launched:
                 permit.close(ErrorClass.CANCELLED)
+
+    async def _is_ready(self, model: Model) -> bool:
+        """Have a model load what its first request needs; False when news came meanwhile."""
+        self._host.check(model)
+        loading = self._host.loading(model)
+        if loading is None:
+            return True
+        # loading may take seconds: what is known goes first (law 3), and no deadline runs yet
+        journal = self._journal
+        state = journal.state
+        await journal.flush()
+        if journal.state is not state:
+            loading.close()
+            return False
+        what = f"loading what {model.name} needs"
+        found = await attend(loading, what, self._store, journal, self._flights)
+        journal.tick()
+        return found is not None
 
     async def _permit(self, lane: Lane, tokens: int) -> Permit | None:
         """Leave to make a request; None when there is news, and it must be decided anew."""

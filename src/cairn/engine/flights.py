@@ -77,10 +77,12 @@ class Flights:
         """Set a coroutine to work; `stopped` says what is recorded if it is ended early."""
         self.add(key, _Work(self, key, work, stopped), timeout_s)
 
-    def land(self, key: str, back: Back) -> bool:
-        """Something has landed; False when it was given up before."""
-        if self._open.pop(key, None) is None:
+    def land(self, key: str, back: Back, flight: Flight) -> bool:
+        """A flight has landed; False when it was given up, and perhaps another has its key now."""
+        each = self._open.get(key)
+        if each is None or each.flight is not flight:
             return False
+        del self._open[key]
         self._landed.append(back)
         self._wake()
         return True
@@ -149,7 +151,7 @@ class Flights:
 
     def _expire(self, key: str, each: _Open, reason: Reason) -> None:
         if each.told:
-            self.land(key, each.flight.overdue())
+            self.land(key, each.flight.overdue(), each.flight)
             return
         each.told = True
         each.deadline = self._loop.time() + CLEANUP_S
@@ -180,7 +182,7 @@ class Flights:
 class _Work:
     """A coroutine as a flight."""
 
-    __slots__ = ("_flights", "_key", "_reason", "_stopped", "_task")
+    __slots__ = ("_flights", "_key", "_reason", "_stopped", "_task", "_work")
 
     def __init__(
         self,
@@ -193,14 +195,21 @@ class _Work:
         self._key = key
         self._stopped = stopped
         self._reason: Reason = "cancelled"
-        self._task = asyncio.get_running_loop().create_task(self._run(work))
+        self._work = work
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._ended)
 
-    async def _run(self, work: Coroutine[Any, Any, Back]) -> None:
+    async def _run(self) -> None:
         try:
-            back = await work
+            back = await self._work
         except asyncio.CancelledError:
             back = self._stopped(self._reason)
-        self._flights.land(self._key, back)
+        self._flights.land(self._key, back, self)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():  # before its first step: nothing of it ever ran
+            self._work.close()
+            self._flights.land(self._key, self._stopped(self._reason), self)
 
     def cancel(self, reason: Reason) -> None:
         self._reason = reason

@@ -9,19 +9,21 @@ import mimetypes
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
 from cairn.agent import KINDS, Agent
+from cairn.core.commands import Command, EditCall, Queue, SetPlan
+from cairn.core.edits import MARKS
 from cairn.core.events import TaskKind
 from cairn.core.ladder import Ladder
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Limits
-from cairn.core.messages import Blob, Part, Principal, Text, Uri, clean
+from cairn.core.messages import Blob, Part, PlanItem, Principal, Text, Uri, clean, parse_object
 from cairn.core.names import listed, nearest
 from cairn.core.policy import Policy
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, UnknownRun
 
 RUN_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 RUN_ID_LENGTH = 64
@@ -30,6 +32,10 @@ APPROVALS = ("ask", "none")
 MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
 FILES_BYTES = 20 << 20
 """How much one input may carry in files: about what providers take in one request."""
+
+
+Piece = str | Path | Part
+Given = Piece | list[Piece] | tuple[Piece, ...]
 
 
 class RunOptions(TypedDict, total=False):
@@ -171,6 +177,113 @@ def check_call(call: object) -> tuple[str, str]:
     if not run or call_id[:1] != "c":
         raise ConfigError("call", f"{call!r} names no call", "Write it as RUN/c4")
     return run, call_id
+
+
+def check_seq(run: str, seq: object, head: int) -> int:
+    """The number itself, if it is one of the run's events.
+
+    Raises:
+        ConfigError: it is no whole number. UnknownRun: the run has no such event.
+    """
+    if isinstance(seq, bool) or not isinstance(seq, int):
+        raise ConfigError("at", f"{seq!r} is no event's number", f"Give one of 1 to {head}")
+    if not 1 <= seq <= head:
+        raise UnknownRun(f"run {run} has no event {seq}; its events are 1 to {head}")
+    return seq
+
+
+def arguments_of(given: object) -> str:
+    """New arguments of a call, given as a mapping or as JSON text.
+
+    Raises:
+        ConfigError: they are no JSON object.
+    """
+    text = given if isinstance(given, str) else ""
+    if isinstance(given, Mapping):
+        try:
+            text = msgspec.json.encode(given).decode()
+        except (TypeError, ValueError, RecursionError) as error:
+            said = f"they cannot be written as JSON: {error}"
+            raise ConfigError("arguments", said, 'Pass a mapping like {"cents": 400}') from None
+    text = clean(text)
+    if not text.strip() or parse_object(text) is None:
+        raise ConfigError(
+            "arguments", f"{given!r:.200} is no JSON object", 'Pass a mapping like {"cents": 400}'
+        )
+    return text
+
+
+PLAN_LINE = re.compile(r"\s*(?:[-*]\s+)?(?:\[(?P<mark>[ >x-])\]\s+)?(?P<text>.*\S)\s*")
+
+
+def plan_of(given: object) -> tuple[PlanItem, ...]:
+    """A plan, given as a list of texts and items, or as text with a line for each item.
+
+    A line may begin with a mark: `[ ]` open, `[>]` doing, `[x]` done, `[-]` dropped.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if isinstance(given, str):
+        return tuple(map(_plan_line, filter(str.strip, given.splitlines())))
+    fix = 'Pass a list like ["look it up", {"text": "answer", "status": "doing"}]'
+    if not isinstance(given, list | tuple):
+        raise ConfigError("plan", f"{given!r:.200} is no plan", fix)
+    items: list[PlanItem] = []
+    for item in given:
+        if isinstance(item, str):
+            items.append(PlanItem(text=clean(item)))
+            continue
+        try:
+            found = msgspec.convert(item, PlanItem, from_attributes=True)
+        except msgspec.ValidationError as error:
+            raise ConfigError("plan", f"{item!r:.200} is no item ({error})", fix) from None
+        items.append(msgspec.structs.replace(found, text=clean(found.text)))
+    return tuple(items)
+
+
+def _plan_line(line: str) -> PlanItem:
+    found = PLAN_LINE.fullmatch(line)
+    assert found is not None  # noqa: S101 - blank lines were left out
+    status = STATUS_OF[found["mark"] or " "]
+    return PlanItem(text=clean(found["text"]), status=status)  # type: ignore[arg-type]  # a key of MARKS
+
+
+STATUS_OF = {mark: status for status, mark in MARKS.items()}
+
+
+class Edits(TypedDict, total=False):
+    """What is changed of a run that goes on; each is an event of its own, in this order.
+
+    `arguments` are by call (`c3`), each a mapping or JSON text.
+    """
+
+    arguments: Mapping[str, Mapping[str, Any] | str]
+    plan: Sequence[str | Mapping[str, Any] | PlanItem] | str | None
+    message: Given
+
+
+def commands_of(edits: object) -> tuple[Command, ...]:
+    """Edits as commands.
+
+    Raises:
+        ConfigError: they are none, or one of them is not usable.
+    """
+    if not isinstance(edits, Mapping) or (set(edits) - set(Edits.__annotations__)):
+        raise ConfigError(
+            "edits", f"{edits!r:.200} cannot be made", 'Use "arguments", "plan" and "message"'
+        )
+    changed = edits.get("arguments") or {}
+    if not isinstance(changed, Mapping):
+        raise ConfigError("edits.arguments", f"{changed!r:.200} is none", 'Write {"c3": {...}}')
+    commands: list[Command] = [
+        EditCall(call=str(call), arguments=arguments_of(given)) for call, given in changed.items()
+    ]
+    if edits.get("plan") is not None:
+        commands.append(SetPlan(items=plan_of(edits["plan"])))
+    if edits.get("message"):
+        commands.append(Queue(parts=parts_of(edits["message"])))
+    return tuple(commands)
 
 
 def check_statuses(status: str | Sequence[str]) -> tuple[str, ...]:

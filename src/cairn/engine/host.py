@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from cairn.agent import Agent, Crew, prepare
@@ -15,7 +15,7 @@ from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.state import RunState
 from cairn.engine.clock import SystemClock
 from cairn.engine.watchers import Watchers
-from cairn.errors import ConfigError, DepsFailed, UnknownAgent
+from cairn.errors import ConfigError, DepsFailed, ModelUnready, UnknownAgent
 from cairn.ports import Clock, Model
 
 
@@ -53,6 +53,7 @@ class Host:
         self._deployment = deployment
         self._crews: dict[str, Crew] = {}
         self._checked: set[int] = set()
+        self._loaded: set[int] = set()
         self.watchers = Watchers()
 
     def crew(self, name: str) -> Crew:
@@ -76,15 +77,37 @@ class Host:
         """Look, once, whether a crew's model could be asked by this process.
 
         Raises:
-            ConfigError: a key, a package or an address is missing.
+            ModelUnready: a key, a package or an address is missing.
         """
         check = getattr(model, "check", None)
-        if check is not None and id(model) not in self._checked:
+        if check is None or id(model) in self._checked:
+            return
+        try:
             check()
-            self._checked.add(id(model))
+        except ConfigError as error:
+            raise ModelUnready.of(error) from error
+        self._checked.add(id(model))
+
+    def loading(self, model: Model) -> Coroutine[Any, Any, None] | None:
+        """What loads a crew's model before its first request; None when there is nothing to load.
+
+        It raises `ModelUnready` as `check` does.
+        """
+        ready = getattr(model, "ready", None)
+        if ready is None or id(model) in self._loaded:
+            return None
+        return self._load(model, ready)
+
+    async def _load(self, model: Model, ready: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await ready()
+        except ConfigError as error:
+            raise ModelUnready.of(error) from error
+        self._loaded.add(id(model))
 
     async def close(self) -> None:
         """Give back what the models hold open in this loop: connections to their providers."""
+        self._loaded.clear()
         for crew in self._crews.values():
             for model in crew.models:
                 close = getattr(model, "close", None)

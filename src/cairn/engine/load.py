@@ -24,10 +24,15 @@ async def load(store: Store, run: str) -> RunState:
 
 async def fold_entries(store: Store, run: str, entries: list[ev.Entry]) -> RunState:
     """The state after `entries`, which start at the journal's first."""
+    return fold(await start_of(store, run, entries), entries)
+
+
+async def start_of(store: Store, run: str, entries: list[ev.Entry]) -> RunState:
+    """The state before the first of `entries`, which start at the journal's first."""
     if not entries or not isinstance(entries[0].event, ev.RunCreated):
         raise CorruptJournal(f"{run}: the journal does not start with run.created")
     base = await _conversation(store, entries[0].event.previous)
-    return fold(_begin(run, entries, base), entries)
+    return _begin(run, entries, base)
 
 
 def _begin(run: str, entries: list[ev.Entry], base: RunState | None) -> RunState:

@@ -230,7 +230,7 @@ class ToolFlight:
         if self._run is not None:
             self._run.abandon()
             if not self._run.is_async:
-                self._flights.land(self._call.id, self.overdue())
+                self._flights.land(self._call.id, self.overdue(), self)
 
     def overdue(self) -> ToolBack:
         """What is recorded when it gave no outcome in time."""
@@ -249,7 +249,7 @@ class ToolFlight:
 
     def _done(self, finished: Finished | None) -> None:
         if self._reason is not None or finished is None:
-            self._flights.land(self._call.id, self.overdue())
+            self._flights.land(self._call.id, self.overdue(), self)
             if finished is not None:
                 self._on_late(finished.ok, finished.value)
             return
@@ -265,7 +265,7 @@ class ToolFlight:
             )
         else:
             back = raised(self._call, finished.value, duration_us)
-        self._flights.land(self._call.id, back)
+        self._flights.land(self._call.id, back, self)
 
 
 def raised(call: Call, error: BaseException, duration_us: int) -> ToolBack:

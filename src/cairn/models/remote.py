@@ -216,6 +216,14 @@ class RemoteModel:
         shown = AnswerShown(on_delta).feed if on_delta is not None else None
         return decode(await exchange.make(encode(request), shown), request)
 
+    async def ready(self) -> None:
+        """Load what a first request needs, so that its deadline is the provider's alone.
+
+        Raises:
+            ConfigError: as `check`.
+        """
+        await self._connection()
+
     async def _connection(self) -> Connection:
         """This loop's connection; the first one loads the vendor library in a thread."""
         loop = asyncio.get_running_loop()
