@@ -289,5 +289,5 @@ def test_every_command_explains_itself_in_a_line_that_is_not_cut() -> None:
 
     said = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout
     commands = said.partition("Commands:\n")[2].splitlines()
-    assert len(commands) == 20
+    assert len(commands) == len(app.registered_commands) >= 22
     assert all(line.endswith(".") and not line.endswith("...") for line in commands)

@@ -245,6 +245,10 @@ class Laws:
         assert not call.open, "a call is started while it runs"
         assert not call.person, "a call is started that waits for a person"
         assert all(self.calls[c].over for c in call.before), f"{call.id} overtakes {call.before}"
+        for other in map(self.calls.__getitem__, self.turn):
+            if other is not call and other.open:
+                mine, theirs = (call.name, call.arguments), (other.name, other.arguments)
+                assert not _conflict(rules, mine, theirs), f"{call.id} overlaps {other.id}"
         assert event.attempt == call.attempts + 1
         assert event.rule, "no verdict"
         tool = event.tool or call.tool
@@ -276,6 +280,28 @@ class Laws:
         if call.granted and not call.spent_grant:
             assert entry.at < call.expires_at, "started on an approval that has expired"
         call.spent_grant = call.granted
+
+    def _tool_edited(self, entry: ev.Entry, event: ev.ToolEdited, rules: Rules) -> None:
+        call = self.calls[event.call]
+        assert not call.attempts, "a call is changed that was started"
+        assert not call.over, "a call is changed that has ended"
+        assert not call.person, "a question to a person is changed"
+        call.arguments = event.arguments
+        call.asked, call.granted, call.spent_grant = 0, False, False
+        for other in self.turn:
+            if other != call.id:
+                self._reorder(call, self.calls[other], rules)
+
+    def _reorder(self, call: Seen, other: Seen, rules: Rules) -> None:
+        """What a changed call touches decides anew what it may overlap."""
+        mine, theirs = (call.name, call.arguments), (other.name, other.arguments)
+        if not _conflict(rules, mine, theirs) or other.over:
+            return
+        turn = self.turn
+        if other.attempts or turn.index(other.id) < turn.index(call.id):
+            call.before = tuple({*call.before, other.id})
+        else:
+            other.before = tuple({*other.before, call.id})
 
     def _outcome(self, call_id: str) -> Seen:
         call = self.calls[call_id]
@@ -407,6 +433,10 @@ class Laws:
     def _input_queued(self, entry: ev.Entry, event: ev.InputQueued, rules: Rules) -> None:
         self.queued.add(entry.seq)
 
+    def _plan_updated(self, entry: ev.Entry, event: ev.PlanUpdated, rules: Rules) -> None:
+        if event.by == "person":
+            self.queued.add(entry.seq)
+
     def _input_given(self, entry: ev.Entry, event: ev.InputGiven, rules: Rules) -> None:
         assert set(event.seqs) <= self.queued, "a message is given twice"
         assert self.request is None
@@ -429,10 +459,15 @@ class Laws:
 
 def _ordered(rules: Rules, part: CallPart, name: str, arguments: str) -> bool:
     """Law: order is kept when one is a write, unless both name different conflict keys."""
-    mine, other = rules.tools.get(part.name), rules.tools.get(name)
-    if mine is None or other is None or {mine.effect, other.effect} == {"read"}:
+    return _conflict(rules, (part.name, part.arguments), (name, arguments))
+
+
+def _conflict(rules: Rules, one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether two calls, each a name and its arguments, must not overlap."""
+    mine, theirs = rules.tools.get(one[0]), rules.tools.get(other[0])
+    if mine is None or theirs is None or {mine.effect, theirs.effect} == {"read"}:
         return False
-    keys = [_key(mine, part.arguments), _key(other, arguments)]
+    keys = [_key(mine, one[1]), _key(theirs, other[1])]
     return None in keys or keys[0] == keys[1]
 
 

@@ -12,7 +12,7 @@ from cairn.core.actions import StartCalls, Wait
 from cairn.core.evolve import evolve
 from cairn.core.lifecycle import CallStatus, Status
 from cairn.core.limits import Limits
-from cairn.core.messages import ResultPart, Text
+from cairn.core.messages import PlanItem, ResultPart, Text
 from cairn.core.policy import Policy
 from cairn.errors import CairnError, ErrorClass, IllegalTransition, Refused, UnknownRun
 
@@ -123,25 +123,30 @@ COMMANDS: dict[str, cmd.Command] = {
     "resume": cmd.Resume(),
     "cancel": cmd.Cancel(),
     "late": cmd.Late(call="c1", ok=True),
+    "edit": cmd.EditCall(call="c1", arguments='{"table": "b"}'),
+    "plan": cmd.SetPlan(items=(PlanItem(text="look"),)),
 }
 # What a command does: + an event, . nothing, R Refused, U UnknownRun, I IllegalTransition.
 LIVE = {"queue": "+", "pause": "+", "resume": ".", "cancel": "+", "late": "+"}
+LIVE |= {"edit": "R", "plan": "+"}
 NO_DOUBT = {"happened": "R", "not_happened": "R", "give up": "R"}
 NOTHING = {"approve": "U", "deny": "U", "answer": "U"}
 UNKNOWN_CALL = {"happened": "U", "not_happened": "U", "give up": "U", "late": "U"}
+UNKNOWN_CALL |= {"edit": "U"}
 ENDED = {"queue": "I", "pause": "I", "resume": "I", "cancel": ".", "late": "+"}
+ENDED |= {"edit": "I", "plan": "I"}
 EXPECTED: dict[Any, dict[str, str]] = {
     queued: {**LIVE, **NOTHING, **UNKNOWN_CALL},
     running: {**LIVE, **NOTHING, **UNKNOWN_CALL},
-    asking: {**LIVE, **NO_DOUBT, "approve": "+", "deny": "+", "answer": "R"},
-    granted: {**LIVE, **NO_DOUBT, "approve": ".", "deny": "R", "answer": "R"},
+    asking: {**LIVE, **NO_DOUBT, "edit": "+", "approve": "+", "deny": "+", "answer": "R"},
+    granted: {**LIVE, **NO_DOUBT, "edit": "+", "approve": ".", "deny": "R", "answer": "R"},
     denied: {**LIVE, **NO_DOUBT, "approve": "R", "deny": ".", "answer": "R"},
-    expired: {**LIVE, **NO_DOUBT, "approve": "R", "deny": "R", "answer": "R"},
+    expired: {**LIVE, **NO_DOUBT, "edit": "+", "approve": "R", "deny": "R", "answer": "R"},
     swept: {**LIVE, **NO_DOUBT, "approve": "R", "deny": "R", "answer": "R"},
     questioning: {**LIVE, **NO_DOUBT, "approve": "R", "deny": "R", "answer": "+"},
     in_doubt: {**LIVE, **NOTHING, "happened": "+", "not_happened": "R", "give up": "+"},
     paused: {**LIVE, **NO_DOUBT, "approve": "+", "deny": "+", "answer": "R"}
-    | {"pause": ".", "resume": "+"},
+    | {"pause": ".", "resume": "+", "edit": "+"},
     cancelling: {**LIVE, **NOTHING, **UNKNOWN_CALL, "cancel": "."},
     given_up: {**LIVE, **NOTHING, "happened": "+", "not_happened": "R", "give up": "."},
     ended_in_doubt: {**ENDED, **NOTHING, "happened": "+", "not_happened": "+", "give up": "."},

@@ -16,7 +16,7 @@ from tests.core.world import NAMES, RETRIABLE, statuses
 from cairn.core import commands as cmd
 from cairn.core.lifecycle import CallStatus
 from cairn.core.limits import Usage
-from cairn.core.messages import Reasoning, Text
+from cairn.core.messages import PlanItem, Reasoning, Text
 from cairn.core.outcomes import Called, Fault, Reply
 from cairn.core.state import wake_at
 from cairn.errors import ErrorClass
@@ -88,6 +88,8 @@ commands = st.one_of(
     st.builds(cmd.Pause),
     st.builds(cmd.Resume),
     st.builds(cmd.Cancel),
+    st.builds(cmd.SetPlan, items=st.sampled_from(((), (PlanItem(text="look twice"),)))),
+    st.builds(cmd.EditCall, call=ids, arguments=arguments),
     st.builds(cmd.Late, call=ids, ok=st.booleans(), result=st.just(raw("late"))),
 )
 
@@ -154,6 +156,12 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(yes=st.booleans())
     def decide_newest(self, *, yes: bool) -> None:
         self.world.decide_newest(yes=yes)
+
+    @rule(pick=numbers, given=arguments)
+    def edit(self, pick: int, given: str) -> None:
+        """A person changes a call, at any time, to anything."""
+        calls = list(self.world.play.state.calls) or ["c1"]
+        self.world.submit(cmd.EditCall(call=calls[pick % len(calls)], arguments=given))
 
     @precondition(lambda self: CallStatus.TAKEOVER in statuses(self.world.play.state))
     @rule(verdict=st.sampled_from(("happened", "not_happened", "not_happened", "given_up")))

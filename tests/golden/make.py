@@ -233,6 +233,23 @@ def asking() -> Play:
     return play
 
 
+def edited() -> Play:
+    """A call and the plan changed by a person before anything ran: completed."""
+    play = Play(rules_of(*TOOLS, policy=Policy()), run="edited", principal=ANNE)
+    play.calls(("note", {"file": "a"}), ("note", {"file": "b"}))
+    play.submit(cmd.Approve(n=1))
+    play.submit(cmd.EditCall(call="c1", arguments='{"file": "b, 第二"}'))
+    play.submit(cmd.SetPlan(items=(PlanItem(text="note it", status="doing"),)))
+    play.settle()
+    for n in (3, 2):
+        play.submit(cmd.Approve(n=n))
+        for call in play.start():
+            play.returns(call, {"written": True})
+    play.says("Noted.")
+    play.settle()
+    return play
+
+
 STORIES: tuple[Callable[[], Play], ...] = (
     answered,
     approved,
@@ -241,6 +258,7 @@ STORIES: tuple[Callable[[], Play], ...] = (
     faulty,
     cancelled,
     asking,
+    edited,
 )
 
 

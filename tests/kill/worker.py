@@ -4,10 +4,12 @@
 
     store, effects     the store's path; the file every effect and model call writes a line to
     script             which of SCRIPTS the model follows
-    verb               run (default), sync, drive, work, cancel, approve or settle
+    verb               run (default), sync, drive, work, cancel, approve, settle, edit or fork
+    of                 the run that the verb is about, `r` by default; `fork` makes it
     die                where to SIGKILL itself: {"tool": name}, {"model": turn}, {"probe": 1},
                        {"check": 1}, {"append": n, "side": "before" | "after"} or the same
-                       with "submit", counted over all processes that share a `counter` file
+                       with "submit" or "create", counted over all processes that share a
+                       `counter` file
     hold               a tool waits in the middle until this file exists
     expiry             seconds after which a silent owner counts as frozen
     result             where what came of it is written, as JSON
@@ -49,13 +51,14 @@ SCRIPTS: dict[str, list[Any]] = {
     "beside": [[call("post"), call("refund")], "done"],
     "child": [call("spawn"), "done"],
     "answer": ["done"],
+    "give": [call("give", cents=9000), "done"],
     "mixed": [
         [call("look"), call("pay"), call("fast"), call("post")],
         [call("refund"), call("send")],
         "done",
     ],
 }
-POLICY = Policy(effects={"write": "allow"}, tools={"refund": "ask"})
+POLICY = Policy(effects={"write": "allow"}, tools={"refund": "ask", "give": "ask"})
 STEP_S = 0.005
 
 
@@ -105,7 +108,7 @@ class DyingStore:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
-        if name not in self._job.die or name not in {"append", "submit"}:
+        if name not in self._job.die or name not in {"append", "submit", "create"}:
             return method
 
         async def passed(*args: Any, **kwargs: Any) -> Any:
@@ -137,6 +140,9 @@ def make_tools(job: Job) -> list[Any]:
             return await act(name)
 
         return work
+
+    async def give(cents: int) -> str:
+        return await act("give", f"give {cents}")
 
     async def pay(ctx: Context) -> str:
         return await act("pay", f"pay {ctx.key}")
@@ -171,6 +177,7 @@ def make_tools(job: Job) -> list[Any]:
             probe=find,
             conflict_key=lambda _: "send",
         )(body("send")),
+        tool(effect="write")(give),
         tool(effect="write")(post_sync),
         tool(effect="write", timeout=60)(spawn),
     ]
@@ -212,21 +219,26 @@ async def settle(rt: Runtime, effects: str) -> None:
 
 async def serve(job: Job) -> dict[str, Any]:
     """Do what the job says; how the run stands afterwards."""
-    rt = make_runtime(job)
+    rt, name = make_runtime(job), job.given.get("of", "r")
     match job.given.get("verb", "run"):
         case "run":
             await rt.run_async("a", "task", id="r")
         case "drive":
-            await rt.drive_async("r")
+            await rt.drive_async(name)
         case "work":
             await rt.work_async(until_idle=True)
         case "cancel":
             await rt.cancel_async("r")
         case "approve":
             await rt.client.approve("r/1")
+        case "edit":
+            await rt.edit_async(name, call="c1", arguments={"cents": 90}, by="ada")
+        case "fork":
+            edits: Any = {"arguments": {"c1": {"cents": 90}}, "message": "less"}
+            await rt.fork_async("r", job.given["at"], id=name, edits=edits, drive=False)
         case "settle":
             await settle(rt, job.given["effects"])
-    run = await rt.get_async("r")
+    run = await rt.get_async(name)
     await rt.close_async()
     return {
         "status": run.status,

@@ -222,7 +222,7 @@ async def _each(
             print_line(f"{done} {request}{_about(state, request)}")
             touched[request.rpartition("/")[0]] = None
     for run in touched:
-        await _say_who_goes_on(client, place, run)
+        await say_who_goes_on(client, place, run)
     return worst
 
 
@@ -235,7 +235,8 @@ def _about(state: RunState, request: str) -> str:
     return ""
 
 
-async def _say_who_goes_on(client: Client, place: Place, run: str) -> None:
+async def say_who_goes_on(client: Client, place: Place, run: str) -> None:
+    """Who has to go on with a run that nobody drives now."""
     info = await client.store.info(run)
     if info.leased or info.status in exits.ENDED:
         return

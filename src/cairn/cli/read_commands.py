@@ -22,6 +22,7 @@ from cairn.core.lifecycle import Status
 from cairn.core.views import timeline
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
+from cairn.engine.given import check_seq
 from cairn.errors import ConfigError, UnknownRun
 from cairn.ports import RunFilter, RunInfo
 
@@ -99,15 +100,19 @@ def trace(
     step: Annotated[
         int | None, typer.Option("--step", min=1, help="Only this step, whole.")
     ] = None,
+    at: Annotated[
+        int | None, typer.Option("--at", metavar="SEQ", help="As it stood after this event.")
+    ] = None,
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
     """Show all that happened in a run.
 
     Steps, model attempts, tool calls with verdict, approvals and attempts, times, tokens, costs,
-    faults and what was done about them, changes of state, and the end.
+    faults and what was done about them, changes of state, and the end. With --at the run as it
+    stood after that event: its status, what it waited for, its plan and what it had used.
     """
-    entries = with_store(locate(store, app), lambda client: client.store.read(run))
+    entries = with_store(locate(store, app), lambda client: _upto(client, run, at))
     if step is not None and not any(e.step == step for e in entries):
         raise UnknownRun(f"run {run} has no step {step}")
     if json:
@@ -121,7 +126,15 @@ def trace(
     else:
         from cairn.cli.tree import run_tree
 
-        console().print(run_tree(timeline(entries, run), step))
+        console().print(run_tree(timeline(entries, run), step, past=at is not None))
+
+
+async def _upto(client: Client, run: str, at: int | None) -> list[ev.Entry]:
+    """The run's journal, to its head or to event `at`."""
+    if at is None:
+        return await client.store.read(run)
+    head = (await client.store.info(run)).head
+    return await client.store.read(run, upto=check_seq(run, at, head))
 
 
 def event_object(run: str, entry: ev.Entry) -> dict[str, Any]:

@@ -7,12 +7,14 @@ from rich.tree import Tree
 
 from cairn.cli.paint import line, styled
 from cairn.cli.plain import count, day, money, offset, span, visible, visible_line
+from cairn.core.edits import MARKS
 from cairn.core.messages import text_of
 from cairn.core.views import (
     Approval,
     CallAttempt,
     CallView,
     Change,
+    Edit,
     Fault,
     ModelAttempt,
     Note,
@@ -22,16 +24,16 @@ from cairn.core.views import (
     StepView,
     TaskAttempt,
 )
-from cairn.core.views.words import tokens
+from cairn.core.views.words import asked, charged, tokens
 
 CUT = 160
 """Characters of a text that the whole tree shows; one step shows texts whole."""
 
 
-def run_tree(view: RunView, only: int | None = None) -> Tree:
-    """The whole run, or one step of it with every text in full."""
+def run_tree(view: RunView, only: int | None = None, *, past: bool = False) -> Tree:
+    """The whole run, or one step of it with every text in full; `past` if it has gone on since."""
     teller = _Teller(view.at, whole=only is not None)
-    tree = Tree(_heading(view), guide_style="dim")
+    tree = Tree(_heading(view, past=past), guide_style="dim")
     if only is not None:
         for step in view.steps:
             if step.number == only:
@@ -49,15 +51,17 @@ def run_tree(view: RunView, only: int | None = None) -> Tree:
     return tree
 
 
-def _heading(view: RunView) -> Text:
+def _heading(view: RunView, *, past: bool) -> Text:
     created = view.created
     session = f"session {created.session}" if created.session else ""
     return line(
         Text(visible(view.run), style="bold"),
+        f"at event {view.head}" if past else "",
         styled(view.status.value),
         f"{created.agent} for {created.principal.id}",
         created.kind,
         session,
+        f"fork of {view.parent.run} at event {view.parent.seq}" if view.parent else "",
         "approvals none" if created.approvals == "none" else "",
     )
 
@@ -147,8 +151,13 @@ class _Teller:
                 styled(attempt.fate),
                 span(attempt.latency_us) if attempt.ended_at else "",
                 first,
-                tokens(attempt.usage) if used else "",
-                money(attempt.usage.micro_usd) if used else "",
+                charged(
+                    tokens(attempt.usage),
+                    money(attempt.usage.micro_usd),
+                    measured=attempt.measured,
+                )
+                if used
+                else "",
                 attempt.finish if attempt.finish not in {"stop", "tool_calls", ""} else "",
                 attempt.request_id,
             )
@@ -205,6 +214,7 @@ class _Teller:
     def _events_of(self, branch: Tree, call: CallView, run: str) -> None:
         """Approvals, attempts and settlements in the order they happened."""
         parts = [(a.at, self.approval(a, run), None) for a in call.approvals]
+        parts += [(e.at, self.edit(e), None) for e in call.edits]
         if call.question is not None:
             parts.append((call.question.at, self.question(call.question, run), None))
         told = [(a.at, self.attempt(a), a.fault) for a in call.attempts]
@@ -246,6 +256,14 @@ class _Teller:
             self.text(approval.message),
         )
 
+    def edit(self, edit: Edit) -> Text:
+        """Who changed the arguments, and what they were before."""
+        return line(
+            self.when(edit.at),
+            f"edited by {edit.actor or 'somebody'}",
+            f"the arguments were {self.text(edit.before)}",
+        )
+
     def attempt(self, attempt: CallAttempt) -> Text:
         """One start of the tool."""
         return line(
@@ -267,8 +285,10 @@ class _Teller:
         again = f"again at {offset(fault.retry_at - self._begun)}" if fault.retry_at else ""
         return line(
             Text(fault.error_class.value, style="red"),
+            f"HTTP {fault.status}" if fault.status else "",
             self.text(fault.message),
             Text(f"→ {fault.disposition}", style="bold"),
+            asked(fault.asked_us),
             again,
         )
 
@@ -282,10 +302,9 @@ class _Teller:
         if not view.plan:
             return
         branch = tree.add("plan")
-        marks = {"open": " ", "doing": ">", "done": "x", "dropped": "-"}
         for item in view.plan:
             steps = f"steps {', '.join(map(str, item.steps))}" if item.steps else ""
-            branch.add(line(f"[{marks[item.status]}] {self.text(item.text)}", steps))
+            branch.add(line(f"[{MARKS[item.status]}] {self.text(item.text)}", steps))
 
     def changes(self, tree: Tree, changes: tuple[Change, ...]) -> None:
         """The moves of the status."""

@@ -12,8 +12,9 @@ from typing import Literal
 import msgspec
 
 from cairn.core import events as ev
+from cairn.core.edits import EDITED, edit_event
 from cairn.core.lifecycle import CallStatus
-from cairn.core.messages import Part, Record
+from cairn.core.messages import Part, PlanItem, Record
 from cairn.core.state import Call, RunState
 from cairn.errors import IllegalTransition, Refused, UnknownRun
 
@@ -80,7 +81,22 @@ class Late(Record):
     message: str = ""
 
 
-Command = Approve | Deny | Answer | Queue | Resolve | Pause | Resume | Cancel | Late
+class EditCall(Record):
+    """Give a call that has not started other arguments, as JSON text."""
+
+    call: str
+    arguments: str
+
+
+class SetPlan(Record):
+    """Put another plan in the place of the agent's."""
+
+    items: tuple[PlanItem, ...]
+
+
+Command = (
+    Approve | Deny | Answer | Queue | Resolve | Pause | Resume | Cancel | Late | EditCall | SetPlan
+)
 
 
 def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
@@ -119,6 +135,13 @@ def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
                 result=command.result,
                 message=command.message,
             )
+        case EditCall():
+            _live(state, "be edited")
+            return edit_event(state, command.call, _known(state, command.call), command.arguments)
+        case SetPlan():
+            _live(state, "be edited")
+            same = command.items == state.plan
+            return None if same else ev.PlanUpdated(items=command.items, by="person")
 
 
 def _live(state: RunState, what: str) -> None:
@@ -136,6 +159,8 @@ def _decide(state: RunState, command: Approve | Deny, now: int) -> ev.Event | No
     if before is not None:
         if before == ("granted" if yes else "denied"):
             return None
+        if before == EDITED:
+            raise Refused(f"{name} asked for what a person has changed since; look at it again")
         raise Refused(f"{name} was already {before}")
     if state.end is None and (_questions(call) or state.question == command.n):
         raise Refused(f"{name} is a question: answer it")

@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 
 from cairn.core import events as ev
+from cairn.core.edits import edited, plan_note
 from cairn.core.evolve_calls import CALL_HANDLERS, close_at_end
 from cairn.core.guard import Guard
 from cairn.core.lifecycle import LEGAL, MOVES, CallStatus, Status
 from cairn.core.limits import Usage
-from cairn.core.messages import Message, calls_of, sendable, text_of, user
+from cairn.core.messages import Message, Text, calls_of, sendable, text_of, user
 from cairn.core.state import Call, End, RunState, Spent, Task, add_message, status_of
 from cairn.errors import ErrorClass, IllegalTransition
 
@@ -353,7 +354,11 @@ def _limit_warned(state: RunState, entry: ev.Entry, event: ev.LimitWarned) -> Ru
 
 
 def _plan_updated(state: RunState, entry: ev.Entry, event: ev.PlanUpdated) -> RunState:
-    return replace(state, plan=event.items)
+    state = replace(state, plan=event.items)
+    if event.by == "agent":
+        return state
+    note = (Text(plan_note(event.items)),)
+    return replace(state, queued={**state.queued, entry.seq: note})
 
 
 def _artifact_created(state: RunState, entry: ev.Entry, event: ev.ArtifactCreated) -> RunState:
@@ -411,5 +416,6 @@ HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunState]] = 
     ev.PlanUpdated: _plan_updated,
     ev.ArtifactCreated: _artifact_created,
     ev.ErrorRaised: _noted,
+    ev.ToolEdited: edited,
     **CALL_HANDLERS,
 }

@@ -20,6 +20,7 @@ from cairn.core.state import (
     RunState,
     add_message,
     is_open,
+    keep_decision,
     mended_before,
     repair_subject,
     results_message,
@@ -31,8 +32,6 @@ _S = CallStatus
 REPEATABLE = frozenset({"repeat", "keyed"})
 ENDING = frozenset({_S.STARTED, _S.RETRYING})
 """In which states a failure is known."""
-KEPT_DECISIONS = 64
-"""How many decided requests a state remembers; an older one is only known to be settled."""
 
 
 def _started(state: RunState, entry: ev.Entry, event: ev.ToolStarted) -> RunState:
@@ -127,7 +126,7 @@ def _rejected(state: RunState, entry: ev.Entry, event: ev.ToolRejected) -> RunSt
     call = _call(state, event.call)
     if call.status is _S.UNKNOWN and call.effect != "read":
         raise IllegalTransition(f"{state.run}: whether {call.id} was executed is unknown")
-    if event.kind == "invalid":
+    if event.kind == "invalid" and not call.edited:  # a person's mistake is not the model's
         subject = repair_subject(call, event.error_class)
         repairs = {**state.repairs, subject: mended_before(state, subject) + 1}
         state = replace(state, repairs=repairs)
@@ -259,13 +258,13 @@ def _granted(state: RunState, entry: ev.Entry, event: ev.ApprovalGranted) -> Run
     call = _asking(state, event.n)
     if entry.at >= call.expires_at:
         raise IllegalTransition(f"{state.run}: approval {event.n} has expired")
-    return _moved(_settled(state, event.n, "granted"), call, _S.APPROVED, granted=True)
+    return _moved(keep_decision(state, event.n, "granted"), call, _S.APPROVED, granted=True)
 
 
 def _denied(state: RunState, entry: ev.Entry, event: ev.ApprovalDenied) -> RunState:
     reason = f" Reason: {event.message}" if event.message else " No reason was given."
     return _refused(
-        _settled(state, event.n, "denied"),
+        keep_decision(state, event.n, "denied"),
         _asking(state, event.n),
         ErrorClass.APPROVAL_DENIED,
         f"Not executed: a person refused this call.{reason}",
@@ -277,14 +276,8 @@ def _expired(state: RunState, entry: ev.Entry, event: ev.ApprovalExpired) -> Run
     if call is None or call.status not in {_S.ASKING, _S.APPROVED}:
         raise IllegalTransition(f"{state.run}: request {event.n} is not open")
     reason = event.message or "nobody approved it in time"
-    state = _settled(state, event.n, "expired")
+    state = keep_decision(state, event.n, "expired")
     return _refused(state, call, ErrorClass.APPROVAL_EXPIRED, f"Not executed: {reason}.")
-
-
-def _settled(state: RunState, n: int, how: str) -> RunState:
-    """Remember how a request was decided, so that the same decision can come twice."""
-    kept = dict(list(state.decided.items())[1 - KEPT_DECISIONS :])
-    return replace(state, decided={**kept, n: how})
 
 
 def _refused(state: RunState, call: Call, error_class: ErrorClass, text: str) -> RunState:

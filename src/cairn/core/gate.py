@@ -110,7 +110,7 @@ def _authorise(state: RunState, spec: ToolSpec, arguments: dict[str, Any], rules
 def _invalid(
     state: RunState, call: Call, rules: Rules, error_class: ErrorClass, message: str
 ) -> ev.ToolRejected:
-    mended = mended_before(state, repair_subject(call, error_class))
+    mended = 0 if call.edited else mended_before(state, repair_subject(call, error_class))
     possible = {"repair", "end"} if mended < rules.repairs else {"end"}
     tries = {f"{error_class.value}:repair": mended}
     rung = rules.ladder.choose(error_class, tries, frozenset(possible))

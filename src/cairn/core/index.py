@@ -21,7 +21,7 @@ class Pending(Record):
         kind: What is wanted.
         call: The tool call it is about, empty for a question of the runtime.
         tool: The tool's name.
-        detail: The arguments as the model wrote them, or what is unknown.
+        detail: The arguments as they stand, or what is unknown.
         digest: Binds a decision to what was shown.
         expires_at: Microseconds since 1970, 0 for never.
     """

@@ -96,6 +96,7 @@ _NEWS = (
     ev.ApprovalExpired,
     ev.InputQueued,
     ev.InputAnswered,
+    ev.ToolEdited,
     ev.RetryScheduled,
     ev.ErrorRaised,
     ev.RunFailed,
@@ -134,11 +135,13 @@ LEGAL: dict[type[ev.Event], frozenset[Status]] = {
 _C = CallStatus
 CALL_MOVES: dict[CallStatus, frozenset[CallStatus]] = {
     _C.REQUESTED: frozenset({_C.STARTED, _C.ASKING, _C.QUESTION, _C.REJECTED, _C.CANCELLED}),
-    _C.ASKING: frozenset({_C.APPROVED, _C.DENIED, _C.CANCELLED, _C.FAILED, _C.TAKEOVER}),
+    _C.ASKING: frozenset(
+        {_C.REQUESTED, _C.APPROVED, _C.DENIED, _C.CANCELLED, _C.FAILED, _C.TAKEOVER}
+    ),
     _C.QUESTION: frozenset({_C.COMPLETED, _C.CANCELLED, _C.FAILED}),
     _C.APPROVED: frozenset(
-        {_C.STARTED, _C.QUESTION, _C.ASKING, _C.REJECTED, _C.DENIED, _C.CANCELLED}
-        | {_C.FAILED, _C.TAKEOVER}
+        {_C.REQUESTED, _C.STARTED, _C.QUESTION, _C.ASKING, _C.REJECTED, _C.DENIED}
+        | {_C.CANCELLED, _C.FAILED, _C.TAKEOVER}
     ),
     _C.RETRYING: frozenset(
         {_C.STARTED, _C.RETRYING, _C.ASKING, _C.QUESTION, _C.REJECTED, _C.FAILED, _C.TAKEOVER}

@@ -18,6 +18,8 @@ from cairn.core.state import Call, RunState
 from cairn.errors import ErrorClass
 
 EXCERPT = 2_000
+LONG_WAIT_US = 60_000_000
+"""A provider that asks for more than this is not waited for while another model could answer."""
 CUT = frozenset({"length", "max_tokens", "max_output_tokens", "incomplete"})
 UNANSWERED = frozenset({ErrorClass.CANCELLED, ErrorClass.TIMEOUT, ErrorClass.STREAM_INTERRUPTED})
 """Ends of a request that say nothing of what it used, so that its reservation is charged."""
@@ -32,6 +34,7 @@ class Fault(Record):
     retry_after_us: int = 0
     request_id: str = ""
     usage: Usage | None = None
+    status: int = 0
 
 
 class Called(Record):
@@ -97,6 +100,7 @@ def model_outcome(
         latency_us=latency_us,
         retry_at=failed.retry_at,
         request_id=outcome.request_id,
+        measured=measured,
     )
 
 
@@ -111,6 +115,7 @@ def lost_model(state: RunState, rules: Rules) -> ev.ModelFailed:
         disposition=rung.disposition,
         lost=True,
         usage=_reserved(state),
+        measured=False,
     )
 
 
@@ -176,6 +181,9 @@ def _fault(
     possible = {"retry", "repair", "end"}
     if state.model + 1 < len(rules.models):
         possible.add("switch")
+        row = rules.ladder.row(fault.error_class)
+        if fault.retry_after_us > LONG_WAIT_US and any(r.disposition == "switch" for r in row):
+            possible.discard("retry")
     rung = rules.ladder.choose(fault.error_class, state.tries, frozenset(possible))
     retry_at = 0
     if rung.disposition == "retry":
@@ -191,6 +199,9 @@ def _fault(
         latency_us=latency_us,
         retry_at=retry_at,
         request_id=fault.request_id,
+        status=fault.status,
+        asked_us=fault.retry_after_us,
+        measured=fault.usage is not None or fault.error_class not in UNANSWERED,
     )
 
 

@@ -60,6 +60,8 @@ class Call(Record):
     not_before: int = 0
     reason: str = ""
     """Why it is unknown, or what a probe said of it."""
+    edited: bool = False
+    """A person changed its arguments."""
     invalid: bool = False
     """It was rejected because it could not be understood."""
     doubt: bool = False
@@ -154,7 +156,7 @@ class RunState(Record, gc=True):
     requests: int = 0
     """Number of the last approval or question."""
     decided: dict[int, str] = {}
-    """How the latest approvals were decided: granted, denied or expired."""
+    """How the latest approvals were decided: granted, denied, expired or edited."""
     question: int = 0
     """A question of the runtime itself that is open."""
     queued: dict[int, tuple[Part, ...]] = {}
@@ -261,6 +263,16 @@ def _times(call: Call) -> int:
     return 0
 
 
+KEPT_DECISIONS = 64
+"""How many decided requests a state remembers; an older one is only known to be settled."""
+
+
+def keep_decision(state: RunState, n: int, how: str) -> RunState:
+    """Remember how a request was decided, so that the same decision can come twice."""
+    kept = dict(list(state.decided.items())[1 - KEPT_DECISIONS :])
+    return msgspec.structs.replace(state, decided={**kept, n: how})
+
+
 NO_TOOL = "no such tool"
 
 
@@ -289,13 +301,23 @@ def transcript(state: RunState) -> tuple[Message, ...]:
 def results_message(calls: dict[str, Call]) -> Message:
     """One message that answers each call once, in the order they were written."""
     parts = tuple(
-        ResultPart(id=c.id, result=c.result, ok=c.status is CallStatus.COMPLETED)
+        ResultPart(id=c.id, result=_told(c, c.result), ok=c.status is CallStatus.COMPLETED)
         if c.closed
-        else ResultPart(id=c.id, result=OPEN_NOTES.get(c.status, OPEN_NOTE), ok=False)
+        else ResultPart(id=c.id, result=_told(c, OPEN_NOTES.get(c.status, OPEN_NOTE)), ok=False)
         for c in calls.values()
     )
     return Message(role="tool", parts=parts)
 
+
+def _told(call: Call, text: str) -> str:
+    """What the model reads of a call: of one that was changed also that, and what ran."""
+    return f"{EDITED_NOTE}{call.arguments}\n\n{text}" if call.edited else text
+
+
+EDITED_NOTE = (
+    "[runtime] A person changed the arguments of this call before it was started. "
+    "What follows came of these: "
+)
 
 OPEN_NOTE = "Not executed: the run ended before this call was started."
 FAILED_NOTE = "It failed or did not happen, and the run ended before it was tried again."

@@ -188,6 +188,8 @@ class Drive:
 
     async def _ask(self, action: AskModel, crew: Crew) -> None:
         journal = self._journal
+        for each in crew.models:  # a fallback without a key would be found out when it is needed
+            self._host.check(each)
         if not await self._is_ready(model_of(journal.state, crew)[0]):
             return
         text = await self._instructions(action, crew)
@@ -216,7 +218,6 @@ class Drive:
 
     async def _is_ready(self, model: Model) -> bool:
         """Have a model load what its first request needs; False when news came meanwhile."""
-        self._host.check(model)
         loading = self._host.loading(model)
         if loading is None:
             return True

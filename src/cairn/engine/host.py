@@ -73,6 +73,35 @@ class Host:
             self._crews[name] = crew
         return crew
 
+    def variant(
+        self,
+        agent: str | Agent,
+        policy: Policy | None = None,
+        ladder: Ladder | None = None,
+    ) -> Crew:
+        """An agent made ready under another policy or ladder than this process drives by.
+
+        Raises:
+            UnknownAgent: this process does not know it.
+            ConfigError: the policy or the ladder is none.
+        """
+        deployment = self._deployment
+        if policy is not None and not callable(getattr(policy, "judge", None)):
+            raise ConfigError("policy", f"{policy!r} is none", "Give a cairn.Policy")
+        if ladder is not None and not isinstance(ladder, Ladder):
+            raise ConfigError("ladder", f"{ladder!r} is none", "Give a cairn.Ladder")
+        if isinstance(agent, str):
+            crew = self.crew(agent)
+            if policy is None and ladder is None:
+                return crew
+            agent = crew.agent
+        return prepare(
+            agent,
+            policy if policy is not None else deployment.policy,
+            ladder if ladder is not None else deployment.ladder,
+            deployment.unknown_price,
+        )
+
     def check(self, model: Model) -> None:
         """Look, once, whether a crew's model could be asked by this process.
 

@@ -111,6 +111,7 @@ class ModelCall:
                     message=str(error),
                     retry_after_us=ceil((error.retry_after_s or 0) * 1e6),
                     request_id=clean(error.request_id),
+                    status=error.status or 0,
                     usage=error.usage if isinstance(error.usage, Usage) else None,
                 )
             )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from cairn.core import commands as cmd
 from cairn.core.limits import Limits
-from cairn.core.messages import clean
+from cairn.core.messages import PlanItem, clean
+from cairn.core.rules import Problem
+from cairn.core.state import RunState
 from cairn.engine.backs import capped
+from cairn.engine.given import Edits, Given, check_seq, commands_of
+from cairn.engine.load import fold_entries, load
 from cairn.engine.result import Run
 from cairn.engine.worker import POLL_S, drive
 from cairn.errors import ConfigError
@@ -101,6 +105,107 @@ class Decisions(Ground):
                 await self.store.changed(run, info.head, POLL_S)
         return await self.get_async(run)
 
+    async def edit_async(
+        self,
+        run: str,
+        *,
+        call: str = "",
+        arguments: Mapping[str, Any] | str | None = None,
+        plan: Sequence[str | Mapping[str, Any] | PlanItem] | str | None = None,
+        message: Given = "",
+        by: str = "",
+    ) -> Run:
+        """Change what a live run does next. What it has done stands, and so does what was said.
+
+        New arguments pass the same gate as the model's: they are checked and authorised anew
+        before the call starts, and an approval given before is void. The model reads with the
+        result that a person changed the call and what ran. Each of arguments, plan and message
+        is a fact of its own, recorded in this order; if one is refused, those before it stand.
+
+        Args:
+            call: A call that has not started (`c3`), to be given `arguments`: a mapping or JSON
+                text. The tool stays the same.
+            plan: Replaces the agent's plan: a list of texts or items, or text of one line for
+                each; the model is told of it.
+            message: Said to the agent at its next turn.
+            by: Who edits; kept as the events' actor.
+
+        Raises:
+            Refused: the call has started or ended, or the run is ending.
+            UnknownRun: there is no such run or call. IllegalTransition: the run is over.
+            ConfigError: there is nothing to change, or the tool does not take these arguments.
+        """
+        if bool(call) != (arguments is not None):
+            raise ConfigError("edit", "a call and its arguments belong together", "Pass both")
+        commands = commands_of(
+            {
+                "arguments": {call: arguments} if arguments is not None else {},
+                "plan": plan,
+                "message": message,
+            }
+        )
+        if not commands:
+            raise ConfigError("edit", "nothing is changed", "Pass call=, plan= or message=")
+        state = await load(self.store, run)
+        await self._check(state, commands)
+        for command in commands:
+            state = await self.client.submit(run, command, by)
+        return await self._after(state)
+
+    async def _check(self, state: RunState, commands: Sequence[cmd.Command]) -> None:
+        """A person who types arguments that do not fit is told so at once, not the model."""
+        if state.agent not in self.host.agents:
+            return
+        tools = self.host.crew(state.agent).rules.tools
+        for command in commands:
+            if not isinstance(command, cmd.EditCall) or command.call not in state.calls:
+                continue
+            spec = tools.get(state.calls[command.call].tool)
+            problem = spec.check(command.arguments) if spec is not None else None
+            if isinstance(problem, Problem):
+                fix = f"See what {spec.name} takes" if spec is not None else ""
+                raise ConfigError(f"arguments of {command.call}", problem.message, fix)
+
+    async def fork_async(
+        self,
+        run: str,
+        at: int,
+        *,
+        edits: Edits | None = None,
+        id: str = "",
+        limits: Limits | Mapping[str, int] | None = None,
+        by: str = "",
+        drive: bool = True,
+    ) -> Run:
+        """Go on from event `at` of a run as a new run, with what `edits` change; drive it.
+
+        The new run shares the journal up to `at` and does the rest anew. What the old run did
+        after `at` STAYS DONE in the world, and is done again if the new run comes to it. What
+        was done before `at` is done, and cannot be edited: history is never rewritten. What the
+        new run has spent starts at zero.
+
+        Args:
+            at: Number of an event at which nothing was in flight, unknown, or approved and not
+                done yet.
+            edits: `arguments` of calls that had not started (by call), `plan` and `message`;
+                each becomes an event of the new run.
+            id: Its run id; a fresh one by default. The same fork under the same id is one run.
+            limits: Replace the old bounds, a mapping only those it names.
+            by: Who forks; kept as the events' actor.
+            drive: False: make it only, for a worker or `drive`.
+
+        Raises:
+            Refused: it cannot be forked there (names the nearest events), or an edit is too late.
+            UnknownRun: there is no such run, event or call. RunConflict: the id is taken.
+        """
+        commands = commands_of(edits or {})
+        if any(isinstance(command, cmd.EditCall) for command in commands):
+            seen = (await self.store.info(run)).head
+            entries = await self.store.read(run, upto=check_seq(run, at, seen))
+            await self._check(await fold_entries(self.store, run, entries), commands)
+        new = await self.client.fork(run, at, edits=commands, new=id, limits=limits, actor=by)
+        return await self.drive_async(new) if drive else await self.get_async(new)
+
     async def retry_async(
         self, run: str, *, id: str = "", limits: Limits | Mapping[str, int] | None = None
     ) -> Run:
@@ -119,4 +224,6 @@ class Decisions(Ground):
     pause = twin(pause_async)
     resume = twin(resume_async)
     cancel = twin(cancel_async)
+    edit = twin(edit_async)
+    fork = twin(fork_async)
     retry = twin(retry_async)

@@ -9,7 +9,9 @@ from typing import Any
 from cairn.agent import Agent
 from cairn.core.state import RunState
 from cairn.engine.client import Client, settled
+from cairn.engine.given import check_seq
 from cairn.engine.host import Host
+from cairn.engine.load import fold_entries
 from cairn.engine.notify import Notifier
 from cairn.engine.portal import Portal
 from cairn.engine.result import Run, result_of, run_of
@@ -43,6 +45,18 @@ class Ground:
         info = await self.store.info(run)
         crew = self.host.crew(info.agent) if info.agent in self.host.agents else None
         return await result_of(self.store, run, crew)
+
+    async def at_async(self, run: str, seq: int) -> Run:
+        """How a run stood after its event `seq`, folded from its journal up to there.
+
+        Raises:
+            UnknownRun: there is no such run, or it has no such event; says which it has.
+        """
+        info = await self.store.info(run)
+        entries = await self.store.read(run, upto=check_seq(run, seq, info.head))
+        state = await fold_entries(self.store, run, entries)
+        crew = self.host.crew(info.agent) if info.agent in self.host.agents else None
+        return await run_of(self.store, state, crew, entries)
 
     async def drive_async(self, run: str) -> Run:
         """Drive a run until there is a result or it waits for people; then say how it stands."""
@@ -92,3 +106,4 @@ class Ground:
 
     drive = twin(drive_async)
     get = twin(get_async)
+    at = twin(at_async)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
+from cairn.agent import Agent
 from cairn.core.events import Entry
 from cairn.core.index import Pending
+from cairn.core.ladder import Ladder
+from cairn.core.limits import Limits
+from cairn.core.policy import Policy
+from cairn.core.replay import Replay
 from cairn.engine.given import (
     check_statuses,
 )
 from cairn.engine.load import load, read_artifact
+from cairn.engine.replay import Reader, replay_run
 from cairn.errors import UnknownRun
 from cairn.ports import RunFilter, RunInfo
 from cairn.runtime.ground import Ground
@@ -53,7 +61,45 @@ class Looks(Ground):
             raise UnknownRun(f"run {run} has no artifact {artifact!r}")
         return found.content
 
+    async def replay_async(
+        self,
+        run: str,
+        *,
+        agent: Agent | str | None = None,
+        policy: Policy | None = None,
+        ladder: Ladder | None = None,
+        limits: Limits | Mapping[str, int] | Literal["agent"] | None = None,
+        prompts: bool = False,
+    ) -> Replay:
+        """Take every decision of a run anew, and say where the run would have gone elsewhere.
+
+        Replies, results, what people decided and the time come from the journal. No model, tool
+        or probe is called and nothing is written.
+
+        Args:
+            run: Its id. A run that is not over is replayed as far as it has come.
+            agent: Who decides: an agent, or the name of one. Default: the run's agent, as this
+                runtime has it.
+            policy: In place of the runtime's.
+            ladder: In place of the runtime's.
+            limits: In place of the recorded ones, or only those that a mapping names; `agent`
+                also holds the run to the limits its agent has now.
+            prompts: Whether instructions that are a function are called, once for each request.
+
+        Raises:
+            UnknownRun: there is no such run.
+            UnknownAgent: this runtime does not know the agent.
+            ConfigError: a policy, ladder or limit is not usable.
+            CorruptJournal: the journal cannot be read.
+        """
+        name = agent if agent is not None else (await self.store.info(run)).agent
+        crew = self.host.variant(name, policy, ladder)
+        return await replay_run(
+            Reader(self.store), run, crew, limits=limits, prompts=prompts, pause=asyncio.sleep
+        )
+
     runs = twin(runs_async)
     pending = twin(pending_async)
     trace = twin(trace_async)
     artifact = twin(artifact_async)
+    replay = twin(replay_async)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from pathlib import Path
 from typing import Literal, Unpack
 
 from cairn.core import commands as cmd
 from cairn.core.events import TaskKind
 from cairn.core.limits import Limits
-from cairn.core.messages import Part, Principal
+from cairn.core.messages import Principal
 from cairn.engine.client import Task, same_person
 from cairn.engine.given import (
+    Given,
     RunOptions,
     check_text,
     check_words,
@@ -28,8 +28,6 @@ from cairn.ports import Observed
 from cairn.runtime.ground import ENDED, Ground
 from cairn.runtime.twins import twin
 
-Piece = str | Path | Part
-Given = Piece | list[Piece] | tuple[Piece, ...]
 LOCAL = Principal()
 
 

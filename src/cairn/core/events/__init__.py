@@ -63,6 +63,7 @@ from cairn.core.events.run import (
 )
 from cairn.core.events.tool import (
     ToolCompleted,
+    ToolEdited,
     ToolFailed,
     ToolLate,
     ToolRejected,
@@ -118,6 +119,7 @@ __all__ = [
     "TakeoverRequested",
     "TaskKind",
     "ToolCompleted",
+    "ToolEdited",
     "ToolFailed",
     "ToolLate",
     "ToolRejected",

@@ -58,6 +58,9 @@ class ModelFailed(Event):
     retry_at: int = 0
     request_id: str = ""
     lost: bool = False  # the process died inside the call; whether a reply came is not known
+    status: int = 0  # of HTTP, 0 if there was none
+    asked_us: int = 0  # how long the provider asked to wait
+    measured: bool = True  # whether `usage` is what was used; else it is the reservation
 
 
 class ModelRejected(Event):

@@ -39,11 +39,12 @@ class LimitWarned(Event):
 
 
 class PlanUpdated(Event):
-    """The agent's intentions, whole."""
+    """The agent's intentions, whole; the model is told of a plan that a person has made."""
 
     TYPE = 100
     NAME = "plan.updated"
     items: tuple[PlanItem, ...]
+    by: Literal["agent", "person"] = "agent"
 
 
 class ArtifactCreated(Event):

@@ -94,6 +94,18 @@ class ToolResolved(Event):
     evidence: str = ""
 
 
+class ToolEdited(Event):
+    """A person changed what a call that has not started will be asked to do.
+
+    The call keeps its name and its place; approvals given before are void.
+    """
+
+    TYPE = 47
+    NAME = "tool.edited"
+    call: str
+    arguments: str
+
+
 class ToolLate(Event):
     """An outcome that came after time-out, lost claim or the run's end."""
 

@@ -11,7 +11,7 @@ from cairn.core import events as ev
 from cairn.core.evolve_calls import plain
 from cairn.core.lifecycle import CallStatus
 from cairn.core.views.fold import Timeline, fault_of, noted
-from cairn.core.views.shapes import Approval, CallAttempt, Question, Settlement
+from cairn.core.views.shapes import Approval, CallAttempt, Edit, Question, Settlement
 from cairn.core.views.words import words
 
 replace = msgspec.structs.replace
@@ -153,6 +153,30 @@ def _decided(
     told.call(call, entry, approvals=(*earlier, decided), **closed)
 
 
+def _edited(told: Timeline, entry: ev.Entry, event: ev.ToolEdited) -> None:
+    """What was decided of the call before holds no longer: it is judged anew."""
+    known = told.calls[event.call]
+    edit = Edit(
+        seq=entry.seq,
+        at=entry.at,
+        before=known.arguments,
+        arguments=event.arguments,
+        actor=entry.actor,
+    )
+    approvals = known.approvals
+    if approvals and approvals[-1].decision in {"open", "granted"}:
+        approvals = (*approvals[:-1], replace(approvals[-1], decision="void"))
+    told.call(
+        event.call,
+        entry,
+        arguments=event.arguments,
+        edits=(*known.edits, edit),
+        approvals=approvals,
+        verdict="",
+        rule="",
+    )
+
+
 def _question(told: Timeline, entry: ev.Entry, event: ev.InputRequested) -> None:
     if not event.call:
         noted(told, entry, event)
@@ -187,6 +211,7 @@ CALL_TELLERS: dict[type[ev.Event], Callable[[Timeline, ev.Entry, Any], None]] = 
     ev.ToolUnknown: _unknown,
     ev.ToolResolved: _resolved,
     ev.ToolLate: _late,
+    ev.ToolEdited: _edited,
     ev.ApprovalRequested: _asks,
     ev.ApprovalGranted: _decided,
     ev.ApprovalDenied: _decided,

@@ -120,6 +120,7 @@ class Timeline:
             degraded=state.degraded,
             end=state.end,
             ended_at=self.ended_at,
+            parent=state.parent,
         )
 
     def _finished(self) -> Iterator[StepView]:
@@ -184,6 +185,8 @@ def fault_of(event: ev.ModelFailed | ev.ToolFailed | ev.ToolRejected | ev.StepFa
         message=event.message,
         disposition=event.disposition,
         retry_at=getattr(event, "retry_at", 0),
+        status=getattr(event, "status", 0),
+        asked_us=getattr(event, "asked_us", 0),
     )
 
 

@@ -122,6 +122,7 @@ def _replied(told: Timeline, entry: ev.Entry, event: ev.ModelCompleted) -> None:
         latency_us=event.latency_us,
         first_token_us=event.first_token_us,
         usage=event.usage,
+        measured=event.measured,
         finish=event.finish,
         request_id=event.request_id,
         text=text_of(event.parts),
@@ -141,6 +142,7 @@ def _model_failed(told: Timeline, entry: ev.Entry, event: ev.ModelFailed) -> Non
         ended_at=entry.at,
         latency_us=event.latency_us,
         usage=event.usage,
+        measured=event.measured,
         request_id=event.request_id,
         fault=fault_of(event),
     )

@@ -23,6 +23,8 @@ class Fault(Record):
     message: str
     disposition: ev.Disposition
     retry_at: int = 0
+    status: int = 0
+    asked_us: int = 0
 
 
 class ModelAttempt(Record):
@@ -38,6 +40,7 @@ class ModelAttempt(Record):
     latency_us: int = 0
     first_token_us: int = 0
     usage: Usage = Usage()
+    measured: bool = True
     finish: str = ""
     request_id: str = ""
     text: str = ""
@@ -86,7 +89,7 @@ class Approval(Record):
     rule: str
     digest: str
     expires_at: int
-    decision: Literal["open", "granted", "denied", "expired"] = "open"
+    decision: Literal["open", "granted", "denied", "expired", "void"] = "open"
     decided_at: int = 0
     actor: str = ""
     message: str = ""
@@ -114,10 +117,22 @@ class Settlement(Record):
     evidence: str = ""
 
 
+class Edit(Record):
+    """What a person changed of a call before it was started."""
+
+    seq: int
+    at: int
+    before: str
+    """Its arguments until then."""
+    arguments: str
+    actor: str = ""
+
+
 class CallView(Record):
     """A tool call with all that happened to it, over every attempt, wait and decision.
 
     Args:
+        arguments: As they stand now; `edits` holds the earlier ones.
         verdict: What the policy said first; `reject` when the call was not fit to be judged.
         rule: The rule that said so.
         result: What came of it, as the model or a person would read it.
@@ -133,6 +148,7 @@ class CallView(Record):
     verdict: Literal["", "allow", "ask", "reject"] = ""
     rule: str = ""
     approvals: tuple[Approval, ...] = ()
+    edits: tuple[Edit, ...] = ()
     question: Question | None = None
     attempts: tuple[CallAttempt, ...] = ()
     settlements: tuple[Settlement, ...] = ()
@@ -216,6 +232,7 @@ class RunView(Record, gc=True):
 
     Args:
         at, last_at: Time of its first and last event.
+        parent: Where it was forked from, None if it was not.
         notes: Events before the first step.
         ended_at: Time of its end, 0 while it lives.
     """
@@ -237,3 +254,4 @@ class RunView(Record, gc=True):
     degraded: tuple[str, ...] = ()
     end: End | None = None
     ended_at: int = 0
+    parent: ev.RunRef | None = None

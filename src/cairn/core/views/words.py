@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from cairn.core import events as ev
+from cairn.core.edits import plan_lines
 from cairn.core.limits import Usage
 from cairn.core.messages import Part, calls_of, text_of
 
@@ -72,6 +73,18 @@ def tokens(usage: Usage) -> str:
     return f"{read:,} in{cached}, {usage.output_tokens + usage.reasoning_tokens:,} out{thought}"
 
 
+def charged(used: str, cost: str, *, measured: bool) -> str:
+    """What a request used and cost, or at what it is charged when nobody knows what it used."""
+    if measured:
+        return joined(used, cost)
+    return f"use unknown, charged at its reservation: {', '.join(filter(None, (used, cost)))}"
+
+
+def asked(us: int) -> str:
+    """How long a provider asked to wait, empty if it did not."""
+    return f"the provider asked for {span(us)}" if us else ""
+
+
 def said(parts: tuple[Part, ...], long: int = LONG) -> str:
     """What a message holds: its text, and the calls it makes."""
     calls = [f"{c.id} {c.name}({short(c.arguments, long)})" for c in calls_of(parts)]
@@ -127,16 +140,18 @@ def _requested(e: ev.ModelRequested, long: int) -> str:
 
 def _replied(e: ev.ModelCompleted, long: int) -> str:
     cost = money(e.usage.micro_usd) if e.usage.micro_usd else ""
-    return joined(said(e.parts, long), tokens(e.usage), cost, span(e.latency_us))
+    used = charged(tokens(e.usage), cost, measured=e.measured)
+    return joined(said(e.parts, long), used, span(e.latency_us))
 
 
 def _model_failed(e: ev.ModelFailed, long: int) -> str:
     cost = money(e.usage.micro_usd) if e.usage.micro_usd else ""
     return joined(
+        f"HTTP {e.status}" if e.status else "",
         _fault(e.error_class.value, e.message, e.disposition, long),
-        "charged at its reservation" if e.lost else "",
-        cost,
-        span(e.latency_us),
+        asked(e.asked_us),
+        charged(tokens(e.usage), cost, measured=e.measured) if e.usage.tokens else cost,
+        f"failed after {span(e.latency_us)}",
     )
 
 
@@ -204,8 +219,8 @@ def _question(e: ev.InputRequested, long: int) -> str:
 
 
 def _plan(e: ev.PlanUpdated, long: int) -> str:
-    marks = {"open": " ", "doing": ">", "done": "x", "dropped": "-"}
-    return short("; ".join(f"[{marks[i.status]}] {i.text}" for i in e.items), long)
+    lines = plan_lines(e.items).replace("\n", "; ")
+    return joined("by a person" if e.by == "person" else "", short(lines, long))
 
 
 def _fault(error_class: str, message: str, disposition: str, long: int) -> str:
@@ -244,6 +259,7 @@ _WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
     ev.ToolUnknown: _unknown,
     ev.ToolResolved: _resolved,
     ev.ToolLate: _late,
+    ev.ToolEdited: lambda e, long: joined(e.call, f"now with {short(e.arguments, long)}"),
     ev.ApprovalRequested: _asked,
     ev.ApprovalGranted: _decided,
     ev.ApprovalDenied: _decided,
