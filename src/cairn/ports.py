@@ -356,7 +356,8 @@ class Model(Protocol):
     action in place of tool calls), `timeout_s` (deadline of one request, 120 by default), and
     `lane` (a `Lane` that requests wait for). It may have `check()`, which raises `ConfigError`
     when it could not be asked here, an async `ready()` that loads what a first request needs, and
-    `close()`, sync or async, which gives back what it holds open in the running loop. `price` None is an unknown price.
+    `close()`, sync or async, which gives back what it holds open in the running loop. `price` None
+    is an unknown price.
     """
 
     @property

@@ -11,6 +11,7 @@ from cairn.core.messages import Blob, CallPart, Message, Reasoning, Text, Uri
 from cairn.core.outcomes import Called, Reply
 from cairn.core.rules import ModelSpec
 from cairn.core.state import IMAGE_TOKENS, tokens_of
+from cairn.core.views.words import words
 from cairn.errors import ErrorClass
 
 PLAIN = ModelSpec(name="plain", takes_tools=False)
@@ -157,3 +158,45 @@ def test_files_and_addresses_count_in_the_estimate_and_pass_the_codec():
         assert faults([message]) == []
     event = ev.RunCreated(agent="a", digest="d", input=(image, address))
     assert decode(event.TYPE, event.V, encode(event)) == event
+
+
+# ---------------------------------------------------------------- how long is waited
+
+
+def test_a_long_wait_is_not_waited_for_while_another_model_could_answer():
+    play = Play(with_tools(ABLE, PRICED))
+    event = play.fails(ErrorClass.RATE_LIMITED, retry_after_us=61_000_000, status=429)
+    assert event.disposition == "switch"
+    assert (event.status, event.asked_us) == (429, 61_000_000)
+    assert play.settle().model == "priced"
+
+
+def test_a_short_wait_is_kept_and_so_is_a_long_one_where_nobody_else_could_answer():
+    short = Play(with_tools(ABLE, PRICED)).fails(ErrorClass.RATE_LIMITED, retry_after_us=5_000_000)
+    assert short.disposition == "retry"
+    alone = Play(with_tools(ABLE))
+    event = alone.fails(ErrorClass.RATE_LIMITED, retry_after_us=61_000_000)
+    assert event.disposition == "retry"
+    assert event.retry_at - alone.now >= 61_000_000
+
+
+def test_a_failure_says_whether_its_use_was_measured():
+    play = Play(rules_of(models=(PRICED,)))
+    assert not play.fails(ErrorClass.TIMEOUT).measured
+    play = Play(rules_of(models=(PRICED,)))
+    assert play.fails(ErrorClass.RATE_LIMITED).measured
+    play = Play(rules_of(models=(PRICED,)))
+    known = play.fails(ErrorClass.MALFORMED_OUTPUT, usage=Usage(input_tokens=7))
+    assert known.measured
+    assert known.usage.micro_usd == 7
+
+
+def test_what_a_failure_says_for_people_names_status_wish_and_guess():
+    play = Play(rules_of(models=(PRICED,)))
+    refused = play.fails(ErrorClass.RATE_LIMITED, retry_after_us=2_000_000, status=429)
+    told = words(refused)
+    assert "HTTP 429" in told
+    assert "the provider asked for 2.0 s" in told
+    assert "failed after" in told
+    play = Play(rules_of(models=(PRICED,)))
+    assert "use unknown, charged at its reservation" in words(play.fails(ErrorClass.TIMEOUT))
