@@ -19,12 +19,13 @@ def respond(
 
     Raises: whatever `accept` and `evolve` raise.
     """
+    now = max(now, state.at)  # time never falls within a run, whoever's clock it is
     event = accept(state, command, now)
     if event is None:
         return state, None
     entry = Entry(
         seq=state.seq + 1,
-        at=max(now, state.at),
+        at=now,
         event=event,
         step=state.step if isinstance(command, _OF_A_STEP) else 0,
         actor=actor,

@@ -36,6 +36,8 @@ def back_up(connection: apsw.Connection, path: str) -> None:
     try:
         connection.execute("SELECT no FROM run LIMIT 1").fetchone()  # takes the snapshot
         with contextlib.closing(apsw.Connection(path)) as copy:
+            # a journal whose removal is lost with the power would make the copy look unfinished
+            copy.pragma("synchronous", "extra")
             with copy.backup("main", connection, "main") as backup:
                 while not backup.done:
                     backup.step(PAGES_AT_ONCE)
@@ -73,6 +75,7 @@ def restore(source: str, target: str) -> None:
                 os.fsync(file.fileno())
             for suffix in ("-wal", "-shm"):  # a log of the old file must not meet the new one
                 Path(target + suffix).unlink(missing_ok=True)
+            _sync_folder(str(Path(target).parent))  # the old log is gone before the new file comes
             Path(fresh).replace(target)
             _sync_folder(str(Path(target).parent))
         except OSError as error:

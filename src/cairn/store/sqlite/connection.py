@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Literal
 
 import apsw
@@ -83,6 +84,7 @@ def open_reader(settings: Settings) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READONLY
     connection = _connect(settings, flags)
     connection.execute("PRAGMA query_only = ON; PRAGMA wal_autocheckpoint = 0")
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # it may be the last, and cannot
     return connection
 
 
@@ -90,6 +92,13 @@ def abandon(connection: apsw.Connection) -> None:
     """Close without a checkpoint: what the log holds is judged by whoever opens the file next."""
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.close(True)
+
+
+def has_moved(connection: apsw.Connection) -> bool:
+    """Whether its path no longer leads to the file it has open: what is written would be lost."""
+    moved = ctypes.c_int()
+    connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(moved))
+    return bool(moved.value)
 
 
 def _connect(settings: Settings, flags: int) -> apsw.Connection:

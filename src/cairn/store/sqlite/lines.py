@@ -8,7 +8,7 @@ import apsw
 import msgspec
 
 from cairn.core.index import Pending
-from cairn.errors import UnknownRun
+from cairn.errors import CorruptJournal, UnknownRun
 from cairn.ports import RunInfo
 from cairn.store.retention import ENDED_VALUES
 
@@ -131,4 +131,7 @@ _PENDING_OF_ALL = f"{_PENDING} ORDER BY no LIMIT ?"
 
 def _pending(row: tuple[object, ...]) -> Pending:
     names = ("id", "kind", "call", "tool", "detail", "digest", "expires_at")
-    return msgspec.convert(dict(zip(names, row, strict=True)), Pending)
+    try:
+        return msgspec.convert(dict(zip(names, row, strict=True)), Pending)
+    except msgspec.ValidationError as error:
+        raise CorruptJournal(f"a line of the inbox cannot be read: {error}") from error

@@ -37,6 +37,8 @@ def check_untouched(path: str) -> None:
     except apsw.CorruptError:
         return  # cut off in a checkpoint: only together with its log does the file make sense
     except apsw.NotADBError as error:
+        if Path(f"{path}-journal").exists():
+            return  # cut off while it was being made: the journal says what stood there before
         raise UnsupportedStore(f"{path} is not a store: choose another path") from error
 
 

@@ -20,7 +20,8 @@ from cairn.core.state import RunState
 from cairn.errors import ConfigError, StoreClosed, UnsupportedStore
 from cairn.ports import Claim, NewRun, RunFilter, RunInfo
 from cairn.store.sqlite import backup, journal, owners, pruning, queries
-from cairn.store.sqlite.connection import Settings, open_writer
+from cairn.store.sqlite.connection import Settings, abandon, open_writer
+from cairn.store.sqlite.faults import translate
 from cairn.store.sqlite.journal import Salts
 from cairn.store.sqlite.lines import pending_of_all
 from cairn.store.sqlite.owners import Owners
@@ -43,7 +44,11 @@ class SqliteStore:
         self.users = 1
         """How many have opened it and not closed it yet; kept by `open_sqlite`."""
         connection = open_writer(settings)
-        written = connection.execute("SELECT 1 FROM run WHERE no > 0 LIMIT 1").fetchone()
+        try:
+            written = connection.execute("SELECT 1 FROM run WHERE no > 0 LIMIT 1").fetchone()
+        except apsw.Error as error:
+            abandon(connection)
+            raise translate(error, settings.path) from error
         self._connection = connection
         self._salts = Salts()
         self._owners = Owners(settings)

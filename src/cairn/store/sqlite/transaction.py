@@ -14,6 +14,7 @@ from hashlib import sha256
 import apsw
 
 from cairn.core.index import Index, Pending
+from cairn.store.sqlite.connection import has_moved
 from cairn.store.sqlite.journal import Prepared, first_id
 from cairn.store.sqlite.lines import Line, find_line, pending_of_run, unknown
 from cairn.store.sqlite.owners import Owners
@@ -78,8 +79,15 @@ class Transaction:
     # ------------------------------------------------------------ begin and end
 
     def begin(self) -> None:
-        """Take the write lock, and notice what others wrote. Raises `apsw.BusyError`."""
+        """Take the write lock, and notice what others wrote.
+
+        Raises:
+            apsw.BusyError: others hold it.
+            apsw.CantOpenError: the file was removed, or another was put in its place.
+        """
         self.connection.execute("BEGIN IMMEDIATE")
+        if has_moved(self.connection):
+            raise apsw.CantOpenError("the file was removed, or another was put in its place")
         version = self.connection.execute("PRAGMA data_version").get
         if version != self._version:
             self._lines.clear()
