@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-local test check fmt bench docs docs-examples cover lock ci ci-rest clean
+.PHONY: help demo demo-local test check fmt bench docs docs-examples cover sweep kills lock ci ci-rest clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ docs-examples: $(READY) ## run every example in README.md and docs/
 
 cover: $(READY) ## fast tests with branch coverage
 	$(BIN)/python -m pytest -q -m "$(FAST)" --cov --cov-report=term-missing
+
+sweep: $(READY) ## kill a process at every point, and again at every point of its recovery
+	$(BIN)/python -m tests.kill.sweep --square $(ARGS)
+
+kills: $(READY) ## 500 random kills of processes that share one file; ARGS="--kills N --seed S"
+	$(BIN)/python -m tests.kill.campaign $(ARGS)
 
 ci: export CAIRN_HYPOTHESIS_PROFILE ?= ci
 ci: test ci-rest ## everything CI runs; ends with pytest's count

@@ -54,9 +54,9 @@ class Zygote:
             assert self._news.wait_for(lambda: len(self._started) > before, PATIENCE_S)
             return self._started[-1]
 
-    def wait(self, pid: int) -> int:
+    def wait(self, pid: int, patience_s: float = PATIENCE_S) -> int:
         with self._news:
-            assert self._news.wait_for(lambda: pid in self._ended, PATIENCE_S), "it does not end"
+            assert self._news.wait_for(lambda: pid in self._ended, patience_s), "it does not end"
             return self._ended[pid]
 
     def close(self) -> None:
@@ -117,8 +117,8 @@ class Started:
         self._path = path
         self.pid = pid
 
-    def wait(self) -> int:
-        return self._zygote.wait(self.pid)
+    def wait(self, patience_s: float = PATIENCE_S) -> int:
+        return self._zygote.wait(self.pid, patience_s)
 
     def result(self) -> dict[str, Any]:
         assert self.wait() == 0

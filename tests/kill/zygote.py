@@ -9,11 +9,12 @@ import selectors
 import sys
 import traceback
 
-from tests.kill import worker
+from tests.kill import campaign, sweep, worker
 
 
 def serve() -> None:
     """Until standard input ends."""
+    sweep.warm_up()
     selector = selectors.DefaultSelector()
     selector.register(0, selectors.EVENT_READ)
     children: set[int] = set()
@@ -43,13 +44,23 @@ def start(job: dict) -> int:
     try:
         os.close(0)
         os.dup2(2, 1)
-        worker.main(job)
+        perform(job)
     except BaseException:  # whatever it was, the test is to read of it
         traceback.print_exc()
         status = 70
     finally:
         sys.stderr.flush()
         os._exit(status)
+
+
+def perform(job: dict) -> None:
+    """One run, a part of the sweep, or a campaign."""
+    if "sweep" in job:
+        sweep.serve(job)
+    elif "campaign" in job:
+        campaign.serve(job)
+    else:
+        worker.main(job)
 
 
 def say(what: dict) -> None:

@@ -97,3 +97,25 @@ def test_damage_anywhere_is_an_error_of_the_house_and_never_the_librarys(tmp_pat
         except CairnError:
             told += 1
     assert told > 10
+
+
+@pytest.mark.parametrize("where", ["run SET digest", "event SET actor"])
+def test_bytes_that_are_no_text_are_a_damaged_journal_and_no_bare_error(tmp_path, where):
+    import apsw
+
+    async def main():
+        rt = runtime(["done"], store=tmp_path / "cairn.db")
+        await rt.run_async("a", "task", id="r")
+        await rt.close_async()
+        connection = apsw.Connection(str(tmp_path / "cairn.db"))
+        connection.execute(f"UPDATE {where} = CAST(x'ff' AS TEXT)")
+        connection.close()
+        store = open_store(tmp_path / "cairn.db")
+        try:
+            with pytest.raises(CairnError, match="is damaged"):
+                await store.info("r")
+                await store.read("r")
+        finally:
+            await store.close()
+
+    asyncio.run(main())

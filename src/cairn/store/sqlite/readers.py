@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import apsw
 
-from cairn.errors import StoreClosed
+from cairn.errors import CorruptJournal, StoreClosed
 from cairn.store.sqlite.connection import Settings, open_reader
 from cairn.store.sqlite.faults import patiently, translate
 
@@ -47,6 +47,8 @@ class Readers:
             return patiently(lambda: self._once(read), self._settings.patience_s)
         except apsw.Error as error:
             raise translate(error, self._settings.path) from error
+        except UnicodeDecodeError as error:  # bytes that are no text, where only text is kept
+            raise CorruptJournal(f"{self._settings.path} is damaged: {error}") from error
 
     def _once(self, read: Callable[[apsw.Connection], T]) -> T:
         connection = self._borrow()

@@ -190,6 +190,8 @@ class Writer:
             return translate(error, self._settings.path)
         if isinstance(error, OSError):
             return StoreFailed(f"{self._settings.path}: {error}")
+        if isinstance(error, UnicodeDecodeError):
+            return CorruptJournal(f"{self._settings.path} is damaged: {error}")
         if isinstance(error, Overtaken):
             return CorruptJournal(f"{self._settings.path}: the run table is damaged")
         return error

@@ -1,0 +1,202 @@
+"""A process's store that fails as disks and processes do, around the real one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from cairn.core.codec import Row
+from cairn.core.commands import Command
+from cairn.core.events import Entry
+from cairn.core.index import Index, Pending
+from cairn.core.state import RunState
+from cairn.errors import StoreBusy, StoreClosed, StoreFailed
+from cairn.ports import Claim, NewRun, RunFilter, RunInfo, Store
+
+if TYPE_CHECKING:
+    from cairn.testing.simulation.process import Process
+
+T = TypeVar("T")
+STRETCH = 5.0
+"""How much longer than asked news is waited for: looking less often makes no other story."""
+
+OF_PROCESSES = {
+    "store: crash before the commit": 0.006,
+    "store: crash after the commit": 0.006,
+    "store: acknowledgement lost": 0.003,
+    "store: disk full": 0.003,
+    "store: busy": 0.01,
+    "store: slow": 0.02,
+    "process: frozen before the commit": 0.008,
+    "process: frozen after the commit": 0.008,
+}
+"""How likely each way of a write to go wrong is, in a process that works."""
+LOSING = {"store: acknowledgement lost", "store: disk full", "store: busy"}
+"""After these a process may have lost what it knew."""
+OF_PEOPLE = {"store: busy": 0.02, "store: acknowledgement lost": 0.01, "store: slow": 0.02}
+OF_READS = {"store: read busy": 0.002}
+
+
+class FaultyStore:
+    """One process's store. What fails is drawn; what was acknowledged is kept as a witness."""
+
+    def __init__(self, process: Process, inner: Store) -> None:
+        self.inner = inner
+        self._process = process
+        self._world = process.world
+        self._broken = False
+        self._faults = OF_PEOPLE if process.is_people else OF_PROCESSES
+
+    # ------------------------------------------------------------ going wrong
+
+    def _check(self) -> None:
+        if self._process.gone:
+            raise StoreClosed("the process is gone")
+        if self._broken:
+            raise StoreFailed("the disk failed. Open the store again")
+
+    async def _write(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
+        self._check()
+        process, world = self._process, self._world
+        if world.loop.spins():
+            await world.loop.create_future()
+        kind = world.chance.incident(f"{process.name} {what}", self._faults)
+        process.troubled |= kind in LOSING
+        if kind == "store: slow":
+            await asyncio.sleep(world.chance.draw("slow") * 1.5)
+            self._check()
+        elif kind == "store: busy":
+            raise StoreBusy("others held the file for too long; nothing was written")
+        elif kind == "store: disk full":
+            self._fail()
+        elif kind == "store: crash before the commit":
+            await process.crash()
+        elif kind == "process: frozen before the commit":
+            await process.freeze_now()
+            self._check()
+        result = await work()
+        if kind == "process: frozen after the commit":
+            await process.freeze_now()
+        if kind == "store: crash after the commit":
+            await process.crash()
+        elif kind == "store: acknowledgement lost":
+            self._fail()
+        return result
+
+    def _fail(self) -> None:
+        """After a fault of the disk the object is void, and its process is replaced."""
+        if self._process.is_people:  # who only asks opens it again at once
+            self._world.disk.die(self.inner)
+            self.inner = self._world.disk.open()
+        else:
+            self._broken = True
+            self._process.replace_soon()
+        raise StoreFailed("the disk failed. Open the store again")
+
+    async def _read(self, work: Callable[[], Awaitable[T]]) -> T:
+        self._check()
+        if self._world.loop.spins():
+            await self._world.loop.create_future()
+        if self._world.chance.incident(f"{self._process.name} read", OF_READS):
+            self._process.troubled = True
+            raise StoreBusy("others held the file for too long")
+        return await work()
+
+    # ------------------------------------------------------------ writing
+
+    async def create(self, new: NewRun, entries: Sequence[Entry], index: Index) -> RunInfo | None:
+        found = await self._write("create", lambda: self.inner.create(new, entries, index))
+        if found is None:
+            self._world.witness.acknowledged(new.run, entries)
+        return found
+
+    async def claim(self, run: str) -> Claim | None:
+        return await self._write("claim", lambda: self._claim(run))
+
+    async def _claim(self, run: str) -> Claim | None:
+        found = await self.inner.claim(run)
+        if found is not None:
+            self._world.witness.claimed(run, found.epoch)
+        return found
+
+    async def append(
+        self,
+        run: str,
+        epoch: int,
+        entries: Sequence[Entry],
+        index: Index | None,
+        *,
+        release: bool = False,
+    ) -> None:
+        async def work() -> None:
+            await self.inner.append(run, epoch, entries, index, release=release)
+            self._world.witness.wrote(run, epoch)
+
+        await self._write("append", work)
+        self._world.witness.acknowledged(run, entries)
+
+    async def submit(
+        self, run: str, seen: RunState, command: Command, now: int, actor: str = ""
+    ) -> tuple[RunState, Entry | None]:
+        state, entry = await self._write(
+            "submit", lambda: self.inner.submit(run, seen, command, now, actor)
+        )
+        if entry is not None:
+            self._world.witness.acknowledged(run, (entry,))
+        return state, entry
+
+    # ------------------------------------------------------------ reading
+
+    async def info(self, run: str) -> RunInfo:
+        return await self._read(lambda: self.inner.info(run))
+
+    async def read(self, run: str, after: int = 0, upto: int = 0) -> list[Entry]:
+        return await self._read(lambda: self.inner.read(run, after, upto))
+
+    async def rows(self, run: str) -> list[Row]:
+        return await self._read(lambda: self.inner.rows(run))
+
+    async def verify(self, run: str) -> int:
+        return await self._read(lambda: self.inner.verify(run))
+
+    async def runs(self, where: RunFilter) -> list[RunInfo]:
+        return await self._read(lambda: self.inner.runs(where))
+
+    async def runnable(self, agents: Sequence[str], now: int, limit: int = 100) -> list[str]:
+        return await self._read(lambda: self.inner.runnable(agents, now, limit))
+
+    async def pending(self, limit: int = 100) -> list[Pending]:
+        return await self._read(lambda: self.inner.pending(limit))
+
+    async def session_head(self, session: str) -> RunInfo | None:
+        return await self._read(lambda: self.inner.session_head(session))
+
+    # ------------------------------------------------------------ waiting and the rest
+
+    async def changed(self, run: str, seq: int, timeout_s: float) -> bool:
+        self._check()
+        return await self.inner.changed(run, seq, timeout_s * STRETCH)
+
+    async def news(self, seen: int, timeout_s: float) -> int:
+        self._check()
+        return await self.inner.news(seen, timeout_s * STRETCH)
+
+    def lock_path(self, run: str, call: str) -> str:
+        return self.inner.lock_path(run, call)
+
+    def call_alive(self, run: str, call: str) -> bool:
+        return self.inner.call_alive(run, call)
+
+    async def prune(self, before: int, dry_run: bool = False) -> list[str]:
+        return await self.inner.prune(before, dry_run)
+
+    async def backup(self, path: str) -> None:
+        await self.inner.backup(path)
+
+    async def close(self) -> None:
+        if not self._process.gone and not self._broken:
+            await self.inner.close()
+
+    def __repr__(self) -> str:
+        return f"<store of {self._process.name}>"
