@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cairn.version import __version__
+
 if TYPE_CHECKING:
     from cairn.agent import Agent, Answer, Briefing
     from cairn.core.events import Entry
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         UnknownAgent,
         UnknownRun,
         Unsure,
+        VersionMismatch,
     )
     from cairn.models.cassette import Cassette
     from cairn.models.remote import RemoteModel
@@ -69,6 +72,7 @@ _HOMES = {
         "UnknownAgent",
         "UnknownRun",
         "Unsure",
+        "VersionMismatch",
     ),
     "cairn.models.cassette": ("Cassette",),
     "cairn.models.remote": ("RemoteModel",),
@@ -128,12 +132,12 @@ __all__ = [
     "Unsure",
     "Uri",
     "Usage",
+    "VersionMismatch",
     "__version__",
     "call",
     "happened",
     "tool",
 ]
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from cairn.core.events import TaskKind
+from cairn.core.fingerprint import Fingerprint, digest
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
 from cairn.core.limits import WORST_CASE, Limits, Price, estimate_tokens
 from cairn.core.messages import Principal, Record
@@ -20,7 +21,9 @@ from cairn.errors import ConfigError
 from cairn.models import check_model, find_model
 from cairn.ports import Model, ToolSchema
 from cairn.tools.registry import collect
+from cairn.tools.source import Sources
 from cairn.tools.tool import Tool
+from cairn.version import __version__
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 KINDS = ("query", "generate", "operate")
@@ -179,6 +182,7 @@ class Crew(Record, gc=True):
     models: tuple[Model, ...]
     schemas: tuple[ToolSchema, ...]
     output: Any = None
+    fingerprint: Fingerprint = Fingerprint()
 
 
 class Output:
@@ -262,7 +266,71 @@ def prepare(
         output_mode="schema" if output else "text",
         tool_choice=agent.tool_choice,
     )
-    return Crew(agent=agent, rules=rules, models=models, schemas=schemas, output=output)
+    return Crew(
+        agent=agent,
+        rules=rules,
+        models=models,
+        schemas=schemas,
+        output=output,
+        fingerprint=fingerprint_of(agent, rules, output),
+    )
+
+
+def fingerprint_of(agent: Agent, rules: Rules, output: Output | None = None) -> Fingerprint:
+    """Which version of an agent this is, under its deployment's policy and ladder."""
+    sources = Sources()
+    tools = agent.tools.values()
+    functions = [tool.function for tool in tools]
+    functions += [tool.probe.function for tool in tools if tool.probe is not None]
+    functions += [key for tool in tools if (key := tool.spec.conflict_key) is not None]
+    functions += agent.checks.values()
+    text = agent.instructions
+    policy: Any = rules.policy
+    declared = (
+        [policy.name, policy.tools, policy.effects]
+        if isinstance(policy, Policy)
+        else sources.read(policy)
+    )
+    options = [
+        agent.limits,
+        agent.kind,
+        agent.on_loop,
+        output.schema if output is not None else None,
+        list(agent.checks),
+        agent.repairs,
+        agent.approval_us,
+        agent.tool_choice,
+    ]
+    return Fingerprint(
+        agent=digest(options),
+        prompt=digest(text if isinstance(text, str) else sources.read(text)),
+        model=digest([spec.name for spec in rules.models]),
+        policy=digest(declared),
+        ladder=digest(rules.ladder.rows),
+        code=digest([__version__, *sources.read_all(functions)]),
+        tools=tuple(sorted(f"{tool.name} {_declared(tool)}" for tool in tools)),
+        unread=tuple(sorted(set(sources.unread))),
+    )
+
+
+def _declared(tool: Tool[..., Any]) -> str:
+    """The hash of what a person approves, and that of everything else a tool is declared with."""
+    spec = tool.spec
+    contract = digest([tool.schema.parameters, spec.effect, spec.recovery, spec.kind])
+    handling = [
+        tool.schema.description,
+        spec.timeout_us,
+        spec.settle_us,
+        spec.key_ttl_us,
+        spec.fallback,
+        spec.retries,
+        spec.backoff_us,
+        spec.micro_usd,
+        spec.result_bytes,
+        spec.sources,
+        spec.conflict_key is not None,
+    ]
+    return f"{contract[:8]}.{digest(handling)[:8]}"
 
 
 def _tokens_of_schemas(described: str, models: tuple[Model, ...]) -> int:

@@ -10,6 +10,7 @@
     ├── RunError                   a run and what was asked of it do not fit
     │   ├── UnknownRun · UnknownAgent
     │   ├── DepsFailed             the deployment's factory of dependencies raised
+    │   ├── VersionMismatch        the run is pinned to another version of its agent
     │   ├── RunConflict            the id is taken by a run with another input
     │   ├── SessionBusy            the session already has an active run
     │   ├── IllegalTransition      the event or command is not allowed in this state
@@ -139,6 +140,23 @@ class UnknownAgent(RunError):
 
 class DepsFailed(RunError):
     """The `deps` factory raised. The run is as it was and can be driven again."""
+
+
+class VersionMismatch(RunError):
+    """The run was begun by another version of its agent and is left alone; it can be resumed.
+
+    Attributes:
+        run: Its id.
+        parts: What differs, such as `prompt` or `tool refund`.
+    """
+
+    def __init__(self, run: str, parts: tuple[str, ...]) -> None:
+        super().__init__(
+            f"run {run!r} is left to the version it was begun by; here these differ: "
+            f"{', '.join(parts)}. Resume it with that version, or set on_change='continue'"
+        )
+        self.run = run
+        self.parts = parts
 
 
 class RunConflict(RunError):

@@ -13,6 +13,8 @@ import pytest
 from tests.cli.chat_server import ChatServer, forget_providers
 from tests.cli.conftest import SRC, Cairn
 
+from cairn import ErrorClass, ModelError, RemoteModel
+from cairn.cli.round_trip import advice
 from cairn.models import PROVIDERS, catalogue
 from cairn.models.endpoints import ENDPOINTS
 
@@ -209,6 +211,44 @@ def test_a_list_in_an_unknown_form_is_no_list(data: str) -> None:
 
 
 # ---------------------------------------------------------------- one model
+
+
+def test_servers_of_ones_own_are_never_listed_among_those_that_need_a_key(
+    cairn: Cairn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)  # as in a plain install
+    _, _, said = " ".join(cairn("models").out.split()).partition("with a key also:")
+    keyed, _, own = said.partition("servers of your own, if they run:")
+    assert "deepseek" in keyed
+    assert "compatible" in own
+    assert "compatible" not in keyed
+
+
+@pytest.mark.parametrize("env", [{}, {"OPENAI_API_KEY": KEY}])
+def test_a_misspelt_model_is_guessed_from_the_price_data_without_a_key(
+    cairn: Cairn, env: dict[str, str]
+) -> None:
+    said = " ".join(cairn("models", "openai:gpt5-mini", **env).out.split())
+    assert "Did you mean openai:gpt-5-mini" in said
+    assert "Did you mean" not in cairn("models", "openai:gpt-5-mini", **env).out
+
+
+def test_a_model_that_a_provider_does_not_know_is_guessed_without_asking_it() -> None:
+    fault = ModelError(ErrorClass.MODEL_NOT_FOUND, "no such model")
+    said = advice(fault, RemoteModel("openai:gpt5-mini"))
+    assert said.startswith("Did you mean openai:gpt-5-mini")
+
+
+def test_a_key_that_can_be_none_is_no_key_and_says_which_variable_to_set_anew(
+    cairn: Cairn,
+) -> None:
+    (each,) = cairn("models", "openai", "--json", OPENAI_API_KEY="sk-a b").objects
+    assert (each["state"], each["todo"]) == (
+        "no key",
+        ["set OPENAI_API_KEY anew: what it holds can be no key"],
+    )
+    (each,) = cairn("models", "openai", "--json", OPENAI_API_KEY="  ").objects
+    assert (each["todo"], each.get("key_from", "")) == (["export OPENAI_API_KEY=…"], "")
 
 
 def test_a_model_says_its_price_with_tiers_and_where_that_is_from(cairn: Cairn) -> None:

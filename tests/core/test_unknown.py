@@ -280,9 +280,9 @@ def test_when_it_did_not_happen_may_be_said_depends_on_whether_the_process_is_go
         assert play.call("c1").not_before - play.call("c1").started_at == opens_after_s * SECOND
 
 
-def test_a_call_whose_tool_is_not_known_any_more_opens_after_the_grace_alone() -> None:
+def test_a_call_whose_tool_is_not_known_any_more_keeps_the_deadline_it_was_started_with() -> None:
     play = Play(RULES)
     play.calls("mail")
     play.rules = rules_of(tool("find"))
     play.crash(gone=False)
-    assert play.call("c1").not_before - play.call("c1").started_at == 30 * SECOND
+    assert play.call("c1").not_before - play.call("c1").started_at == 90 * SECOND

@@ -21,6 +21,7 @@ from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.codec import GENESIS, Row, check_chain, open_row, seal
 from cairn.core.evolve import fold
+from cairn.core.fingerprint import PartChange
 from cairn.core.index import pending_of
 from cairn.core.limits import Limits, Price, Usage
 from cairn.core.messages import PlanItem, Principal, Reasoning, Source, Text
@@ -227,6 +228,8 @@ def asking() -> Play:
         for call in play.calls(("grep", {})):
             play.returns(call, "nothing")
     play.submit(cmd.Answer(n=play.state.question, text="look in the cellar"))
+    newer = PartChange(part="prompt", before="3f2a91c0d4e5", after="77ab01de9f10")
+    play.add(ev.RunVersionChanged(changes=(newer,), driver="desk:41, cairn 0.2"))
     (call,) = play.calls(("charge", {"cents": 1}))
     play.vanishes(call, "timeout")
     play.start()

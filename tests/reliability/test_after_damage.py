@@ -112,9 +112,9 @@ def test_bytes_that_are_no_text_are_a_damaged_journal_and_no_bare_error(tmp_path
         connection.close()
         store = open_store(tmp_path / "cairn.db")
         try:
+            asked = store.info("r") if where.startswith("run") else store.read("r")
             with pytest.raises(CairnError, match="is damaged"):
-                await store.info("r")
-                await store.read("r")
+                await asked
         finally:
             await store.close()
 

@@ -27,8 +27,8 @@ from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
 from cairn.errors import CairnError
 from cairn.models import find_model
-from cairn.models.catalogue import check, key_variable
-from cairn.models.endpoints import ENDPOINTS
+from cairn.models.catalogue import check
+from cairn.models.endpoints import ENDPOINTS, key_variable
 from cairn.models.scripted import Scripted
 from cairn.ports import Model, RunFilter
 from cairn.store.sqlite import filesystem

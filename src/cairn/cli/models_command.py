@@ -15,6 +15,7 @@ from cairn.cli.say import print_line
 from cairn.core.limits import WORST_CASE, Rates
 from cairn.models import PROVIDERS, check_model
 from cairn.models.catalogue import Facts, Standing, facts, standings
+from cairn.models.endpoints import ENDPOINTS
 
 FIRST = frozenset({"openai", "anthropic", "google", "local"})
 """Providers that have a line of their own, whatever is set here."""
@@ -49,7 +50,7 @@ def models(
     whole = all_of_them or bool(name)
     rest = [] if whole else [s for s in found if not _is_shown(s)]
     _print_table([s for s in found if s not in rest], whole=whole)
-    keyless = [s.provider for s in rest if s.state in {"no key", "no package"}]
+    keyless = [s.provider for s in rest if not ENDPOINTS[s.provider].free_key]
     if keyless:
         print_line(f"with a key also: {', '.join(keyless)}")
     silent = [s.provider for s in rest if s.provider not in keyless]

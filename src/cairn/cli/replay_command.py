@@ -50,7 +50,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option of the command
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Take every decision of a run anew, with the application as it is now.
+    """Decide a run anew, offline, with the application as it is now.
 
     Replies, results, what people decided and the time come from the journal. No model and no tool
     is called, and nothing is written. Exit code 0: the run would go the same way; 1: it would not.

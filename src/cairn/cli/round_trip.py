@@ -14,8 +14,8 @@ from cairn.core.messages import Record, user
 from cairn.core.names import nearest
 from cairn.core.views.words import tokens
 from cairn.errors import CairnError, ConfigError, ErrorClass, ModelError
-from cairn.models.catalogue import SILENCE, Listed, asked, key_variable, shown_address, some
-from cairn.models.endpoints import ENDPOINTS, Endpoint, address_of, key_of
+from cairn.models.catalogue import SILENCE, Listed, asked, meant, shown_address, some
+from cairn.models.endpoints import ENDPOINTS, Endpoint, address_of, key_of, key_variable
 from cairn.ports import Model, ModelReply, ModelRequest
 
 QUESTION = "Answer with the word ok."
@@ -142,7 +142,8 @@ def advice(error: ModelError, model: Model) -> str:
         facts["url"] = endpoint.url_key or "base_url"
         facts["wire"] = f"the format {endpoint.wire!r}"
         if error.error_class is ErrorClass.MODEL_NOT_FOUND:
-            facts["known"] = _known(name, _listed(endpoint, model)) or facts["known"]
+            known = _known(name, _listed(endpoint, model)) or meant(model.name).lstrip(". ")
+            facts["known"] = known or facts["known"]
     return text.format_map(facts)
 
 

@@ -68,6 +68,8 @@ def _ready(
     if call.reason == "not_happened" and (failed := _tried_out(call, rules)) is not None:
         return failed
     verdict = judge(state, call, rules)
+    if call.doubt and not isinstance(verdict, Go):
+        return _still_in_doubt(call, verdict)
     if isinstance(verdict, ev.ToolRejected):
         return verdict
     limit = _over(state, rules, [s for _, s in starts], verdict.spec)
@@ -91,6 +93,17 @@ def _ready(
             rule=verdict.rule,
         )
     return _start(call, verdict)
+
+
+def _still_in_doubt(call: Call, verdict: Ask | ev.ToolRejected) -> ev.ToolFailed:
+    """It may not be tried again, but an earlier attempt may have had its effect (law 4)."""
+    why = verdict.message if isinstance(verdict, ev.ToolRejected) else "that needs approval now"
+    return ev.ToolFailed(
+        call=call.id,
+        error_class=ErrorClass.IN_DOUBT,
+        message=f"an earlier attempt may have had its effect, and it may not be repeated: {why}",
+        disposition="takeover",
+    )
 
 
 def _start(call: Call, verdict: Go) -> ev.ToolStarted:

@@ -14,10 +14,12 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.edits import edited, plan_note
 from cairn.core.evolve_calls import CALL_HANDLERS, close_at_end
+from cairn.core.fingerprint import Fingerprint
 from cairn.core.guard import Guard
 from cairn.core.lifecycle import LEGAL, MOVES, CallStatus, Status
 from cairn.core.limits import Usage
 from cairn.core.messages import Message, Text, calls_of, sendable, text_of, user
+from cairn.core.newer import version_changed
 from cairn.core.state import Call, End, RunState, Spent, Task, add_message, status_of
 from cairn.errors import ErrorClass, IllegalTransition
 
@@ -70,7 +72,12 @@ _RESTARTS = frozenset({ev.RunForked, ev.RunCreated})
 
 def _created(state: RunState, entry: ev.Entry, event: ev.RunCreated) -> RunState:
     return add_message(
-        replace(state, created=event, limits=event.limits),
+        replace(
+            state,
+            created=event,
+            limits=event.limits,
+            fingerprint=event.fingerprint if isinstance(event.fingerprint, Fingerprint) else None,
+        ),
         Message(role="user", parts=event.input),
     )
 
@@ -400,6 +407,7 @@ HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunState]] = 
     ev.RunFailed: _failed,
     ev.RunStopped: _stopped,
     ev.RunCancelled: _cancelled,
+    ev.RunVersionChanged: version_changed,
     ev.StepStarted: _step_started,
     ev.StepCompleted: _step_completed,
     ev.StepFailed: _step_failed,

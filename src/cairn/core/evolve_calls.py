@@ -59,6 +59,7 @@ def _started(state: RunState, entry: ev.Entry, event: ev.ToolStarted) -> RunStat
         attempt=event.attempt,
         started_at=entry.at,
         first_started_at=call.first_started_at or entry.at,
+        timeout_us=event.timeout_us,
         retry_at=0,
         reason="",
     )

@@ -116,6 +116,7 @@ _WORK = (
     ev.TakeoverRequested,
     ev.LimitWarned,
     ev.RunPauseRequested,
+    ev.RunVersionChanged,
 )
 
 LEGAL: dict[type[ev.Event], frozenset[Status]] = {
@@ -136,12 +137,12 @@ _C = CallStatus
 CALL_MOVES: dict[CallStatus, frozenset[CallStatus]] = {
     _C.REQUESTED: frozenset({_C.STARTED, _C.ASKING, _C.QUESTION, _C.REJECTED, _C.CANCELLED}),
     _C.ASKING: frozenset(
-        {_C.REQUESTED, _C.APPROVED, _C.DENIED, _C.CANCELLED, _C.FAILED, _C.TAKEOVER}
+        {_C.REQUESTED, _C.RETRYING, _C.APPROVED, _C.DENIED, _C.CANCELLED, _C.FAILED, _C.TAKEOVER}
     ),
     _C.QUESTION: frozenset({_C.COMPLETED, _C.CANCELLED, _C.FAILED}),
     _C.APPROVED: frozenset(
         {_C.REQUESTED, _C.STARTED, _C.QUESTION, _C.ASKING, _C.REJECTED, _C.DENIED}
-        | {_C.CANCELLED, _C.FAILED, _C.TAKEOVER}
+        | {_C.RETRYING, _C.CANCELLED, _C.FAILED, _C.TAKEOVER}
     ),
     _C.RETRYING: frozenset(
         {_C.STARTED, _C.RETRYING, _C.ASKING, _C.QUESTION, _C.REJECTED, _C.FAILED, _C.TAKEOVER}

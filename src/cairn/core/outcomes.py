@@ -348,7 +348,8 @@ def tool_unknown(
     may be said as soon as the tool has settled, else only after its time-out and a grace (law 4).
     """
     settle = spec.settle_us if spec is not None else 0
-    timeout = spec.timeout_us if spec is not None else 0
+    # what the attempt was started with, whatever the tool has been declared as since
+    timeout = call.timeout_us or (spec.timeout_us if spec is not None else 0)
     opens = now if gone else call.started_at + timeout + GRACE_US
     return ev.ToolUnknown(
         call=call.id,

@@ -7,6 +7,7 @@ from hashlib import sha256
 import msgspec
 
 from cairn.core import events as ev
+from cairn.core.fingerprint import Fingerprint
 from cairn.core.guard import Guard
 from cairn.core.history import History
 from cairn.core.lifecycle import CLOSED, PERSON, CallStatus, Status
@@ -56,6 +57,8 @@ class Call(Record):
     expires_at: int = 0
     started_at: int = 0
     first_started_at: int = 0
+    timeout_us: int = 0
+    """The deadline its present attempt was started with."""
     retry_at: int = 0
     not_before: int = 0
     reason: str = ""
@@ -120,6 +123,8 @@ class RunState(Record, gc=True):
     created: ev.RunCreated | None = None
     limits: Limits = Limits()
     parent: ev.RunRef | None = None
+    fingerprint: Fingerprint | None = None
+    """Of the version that went on last; None when that is not known."""
     paused: bool = False
     cancel: str | None = None
     end: End | None = None

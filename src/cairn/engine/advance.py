@@ -15,7 +15,14 @@ from cairn.engine.drive import Directive, Drive
 from cairn.engine.flights import Flights
 from cairn.engine.host import Host
 from cairn.engine.load import load
-from cairn.errors import DepsFailed, Fenced, ModelUnready, StoreError, UnknownAgent
+from cairn.errors import (
+    DepsFailed,
+    Fenced,
+    ModelUnready,
+    StoreError,
+    UnknownAgent,
+    VersionMismatch,
+)
 from cairn.ports import Claim, Store
 
 log = logging.getLogger("cairn")
@@ -29,7 +36,8 @@ async def advance(store: Store, run: str, host: Host, *, slice_s: float = 0.0) -
 
     Raises:
         UnknownRun: there is no such run.
-        UnknownAgent, DepsFailed: nobody here can drive it now; the claim is given back.
+        UnknownAgent, DepsFailed, VersionMismatch: it cannot be driven from here now; the claim
+            is given back.
         StoreError: the store failed; what was acknowledged is safe.
     """
     directive, _ = await carry(store, run, host, slice_s)
@@ -81,7 +89,8 @@ async def _advance(
         else:
             await _give_back(store, run, claim)
         raise
-    except (UnknownAgent, DepsFailed, ModelUnready):  # not here and now; elsewhere or later it can
+    except (UnknownAgent, DepsFailed, ModelUnready, VersionMismatch):
+        # not here and now; elsewhere or later it can be driven
         if drive is not None:
             await drive.stop()
         else:

@@ -15,6 +15,7 @@ import msgspec
 from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.evolve import evolve
+from cairn.core.fingerprint import Fingerprint
 from cairn.core.index import Pending, index_of
 from cairn.core.limits import Limits
 from cairn.core.messages import Part, Principal, Record, clean
@@ -40,6 +41,7 @@ class Task(Record, gc=True):
     kind: ev.TaskKind = "operate"
     approvals: Literal["ask", "none"] = "ask"
     on_loop: Literal["stop", "ask"] = "stop"
+    fingerprint: Fingerprint | str = ""
 
     @property
     def digest(self) -> str:
@@ -132,6 +134,7 @@ class Client:
             kind=task.kind,
             approvals=task.approvals,
             on_loop=task.on_loop,
+            fingerprint=task.fingerprint,
         )
 
     async def retry(

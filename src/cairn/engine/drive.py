@@ -9,6 +9,7 @@ from typing import Literal
 from cairn.agent import Briefing, Crew, brief
 from cairn.core import events as ev
 from cairn.core.actions import (
+    Action,
     Append,
     AskModel,
     Done,
@@ -35,9 +36,11 @@ from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
 from cairn.engine.load import load
 from cairn.engine.perform import ModelCall, lane_of, model_of, perform_task
+from cairn.engine.versions import refuse_pinned, version_change
 from cairn.errors import ErrorClass, Fenced, StoreError, UnknownAgent
 from cairn.ports import Claim, Lane, Model, Permit, Store
 
+DOING = (Append, AskModel, StartCalls, ProbeCall, RunTask)
 NO_RULES = Rules(tools={}, models=())
 """Enough to end a cancelled run whose agent is not known here."""
 
@@ -79,6 +82,9 @@ class Drive:
         self._checked = 0
         self._journal = OpenJournal(store, state, claim.epoch, host.clock, host.watchers)
         self._calls = CallRunner(store, host, self._journal, self._flights)
+        self._begins = state.seq == 1
+        if crew is not None and state.in_flight:
+            refuse_pinned(state, crew, host)  # what a version left at work is its own to tell
         self._close_lost(claim)
 
     @property
@@ -107,7 +113,7 @@ class Drive:
         ends = host.clock.monotonic_us() + int(slice_s * 1e6) if slice_s else 0
         worked = False  # however short the slice, something is done in it
         while not self._flights.stopping:
-            action = decide(journal.state, self._rules, journal.tick())
+            action = self._next()
             match action:
                 case Append():
                     journal.decide(action.events)
@@ -139,6 +145,27 @@ class Drive:
                         await self._perform(action)
                         worked = worked or journal.state is not before
         return await self.stop()
+
+    def _next(self) -> Action:
+        """What is to be done now; before anything is, it is said which version does it."""
+        while True:
+            action = decide(self._journal.state, self._rules, self._journal.tick())
+            if not isinstance(action, DOING) or not self._version_noted():
+                return action
+
+    def _version_noted(self) -> bool:
+        """Say so, if another version has worked on the run until now."""
+        state, crew = self._journal.state, self._crew
+        if crew is None or state.fingerprint == crew.fingerprint:
+            return False
+        if state.cancel is not None or state.failing is not None:
+            return False  # any version brings it to its end
+        if self._begins and state.fingerprint is None:
+            return False  # handed over by who did not know its agent, and begun by us
+        found = version_change(state, crew, self._host)
+        if found is not None:
+            self._journal.decide([(0, found)])
+        return found is not None
 
     def _waiting(self, action: Wait) -> Directive:
         kind: Literal["later", "wait"] = "later" if "retry_at" in action.reasons else "wait"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
+import platform
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from cairn.agent import Agent, Crew, prepare
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
@@ -17,6 +19,10 @@ from cairn.engine.clock import SystemClock
 from cairn.engine.watchers import Watchers
 from cairn.errors import ConfigError, DepsFailed, ModelUnready, UnknownAgent
 from cairn.ports import Clock, Model
+from cairn.version import __version__
+
+OnChange = Literal["continue", "pin", "refuse"]
+ON_CHANGE = ("continue", "pin", "refuse")
 
 
 class Deployment(Record, gc=True):
@@ -28,12 +34,16 @@ class Deployment(Record, gc=True):
         deps: Value, or function of a Principal (sync or async), that tools get as `ctx.deps`;
             built once per run and process, never journaled.
         unknown_price: What a model is counted at whose price nobody knows.
+        on_change: What becomes of a run that another version of its agent has worked on:
+            `continue` with it and say so in its journal, `pin` it to that version, or `refuse`
+            it, so that it fails.
     """
 
     policy: Policy = DEFAULT_POLICY
     ladder: Ladder = DEFAULT_LADDER
     deps: Any = None
     unknown_price: Price = WORST_CASE
+    on_change: OnChange = "continue"
 
 
 class Host:
@@ -72,6 +82,16 @@ class Host:
             crew = prepare(agent, deployment.policy, deployment.ladder, deployment.unknown_price)
             self._crews[name] = crew
         return crew
+
+    @property
+    def on_change(self) -> OnChange:
+        """What becomes of a run that another version of its agent has worked on."""
+        return self._deployment.on_change
+
+    @staticmethod
+    def driver() -> str:
+        """How this process is called in a journal."""
+        return f"{platform.node()}:{os.getpid()}, cairn {__version__}"
 
     def variant(
         self,

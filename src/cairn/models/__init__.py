@@ -10,6 +10,26 @@ from cairn.ports import Model
 LOCAL = "local"
 PROVIDERS = (*ENDPOINTS, LOCAL)
 """What may stand before the colon of a model's name."""
+EXAMPLES = {
+    LOCAL: "local:/path/to/file.gguf or local:smollm2",
+    "openai": "openai:gpt-5-mini",
+    "anthropic": "anthropic:claude-haiku-5-5",
+    "google": "google:gemini-2.5-flash",
+}
+ALSO_CALLED = {
+    "alibaba": "qwen",
+    "claude": "anthropic",
+    "dashscope": "qwen",
+    "gemini": "google",
+    "glm": "zai",
+    "gpt": "openai",
+    "grok": "xai",
+    "hf": "huggingface",
+    "kimi": "moonshot",
+    "llama.cpp": "llamacpp",
+    "openai-responses": "openai",
+}
+"""What providers are called by people → their name here."""
 
 
 def check_model(model: object, where: str) -> None:
@@ -29,10 +49,11 @@ def check_model(model: object, where: str) -> None:
             )
         return
     provider, colon, name = model.partition(":")
-    if not colon or not name:
+    if not colon:
         raise ConfigError(where, f"{model!r} names no provider", "Write it as 'provider:name'")
     if provider not in PROVIDERS:
-        close = nearest(provider, PROVIDERS)
+        known_as = ALSO_CALLED.get(provider.lower())
+        close = (known_as,) if known_as else nearest(provider, PROVIDERS)
         meant = f"Did you mean {' or '.join(close)}? " if close else ""
         raise ConfigError(
             where,
@@ -40,6 +61,12 @@ def check_model(model: object, where: str) -> None:
             f"{meant}The providers are {listed(PROVIDERS)}; "
             "any OpenAI-compatible server is RemoteModel('compatible:name', base_url=…)",
         )
+    if not name.strip():
+        fix = f"Write the model after the colon, as in {EXAMPLES.get(provider, f'{provider}:name')}"
+        raise ConfigError(where, f"{model!r} names no model of provider {provider}", fix)
+    if name != name.strip():
+        right = f"{provider}:{name.strip()}"
+        raise ConfigError(where, f"{model!r} has white space around the name", f"Write {right!r}")
 
 
 def find_model(model: Model | str) -> Model:

@@ -23,6 +23,7 @@ from cairn.errors import ConfigError
 from cairn.models.endpoints import (
     ENDPOINTS,
     EXTRAS,
+    LOCAL_EXTRA,
     NO_KEY,
     PACKAGES,
     Endpoint,
@@ -30,11 +31,11 @@ from cairn.models.endpoints import (
     address_of,
     is_private,
     key_of,
+    key_variable,
 )
 from cairn.ports import Model
 
 LOCAL = "local"
-LOCAL_EXTRA = "pip install 'cairn-runtime[local]'"
 PATIENCE_S = 0.3
 """How long a server of one's own is waited for when all are looked at."""
 LONGEST_LIST = 4_000_000
@@ -126,7 +127,7 @@ def standing(
     if missing_package(endpoint.wire):
         missing.append(("no package", EXTRAS))
     if not _key(endpoint, environ):
-        missing.append(("no key", f"export {endpoint.keys[0]}=…"))
+        missing.append(("no key", _key_to_do(endpoint, environ)))
     address, problem = _address(endpoint, environ)
     if problem:
         missing.append(("no address", problem))
@@ -189,11 +190,6 @@ def missing_package(wire: Wire) -> str:
 # ---------------------------------------------------------------- keys and addresses
 
 
-def key_variable(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> str:
-    """The variable a provider's key comes from; empty if none is set."""
-    return next((name for name in endpoint.keys if environ.get(name)), "")
-
-
 def _key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
     """The key, only ever handed on to the server it is for."""
     try:
@@ -202,12 +198,19 @@ def _key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
         return ""
 
 
+def _key_to_do(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+    variable = key_variable(endpoint, environ)
+    if variable:
+        return f"set {variable} anew: what it holds can be no key"
+    return f"export {endpoint.keys[0]}=…"
+
+
 def _address(endpoint: Endpoint, environ: Mapping[str, str]) -> tuple[str, str]:
     """Where it is, and what to do if that is not known. A bad value is not repeated."""
     try:
         return address_of(endpoint, "", environ), ""
     except ConfigError:
-        if environ.get(endpoint.url_key):
+        if environ.get(endpoint.url_key, "").strip():
             return "", f"set {endpoint.url_key} to an address such as https://host/v1"
         return "", f"set {endpoint.url_key}, or give RemoteModel(…, base_url=…)"
 
@@ -335,6 +338,7 @@ def facts(name: str) -> Facts:
         return Facts(name=name, provider=provider, problem=f"{name}: {problem}")
     found = _facts(model, name, known=_window_is_known(endpoint, name), address=address)
     why = "" if found.price is not None else _why_unknown(endpoint, name, address)
+    why += meant(name) if why and not endpoint.free_key else ""
     problem = check(model)
     if endpoint.free_key and not problem:
         key = _key(endpoint, os.environ)
@@ -361,6 +365,21 @@ def missing_model(name: str, listed: Listed, address: str) -> str:
     close = nearest(model, listed.models)
     has = f"Did you mean {' or '.join(close)}?" if close else f"It has {some(listed.models)}"
     return f"{name}: {where} lists no model {model!r}. {has}"
+
+
+def meant(name: str) -> str:
+    """Which models of the price data are named nearly so, as a sentence; empty for none.
+
+    Args:
+        name: As users write it.
+    """
+    from cairn.models.prices import near_models
+
+    provider, _, model = name.partition(":")
+    if provider not in ENDPOINTS:
+        return ""
+    close = near_models(ENDPOINTS[provider].price_name, model)
+    return f". Did you mean {' or '.join(f'{provider}:{each}' for each in close)}?" if close else ""
 
 
 def some(models: Sequence[str]) -> str:

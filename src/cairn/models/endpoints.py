@@ -20,7 +20,10 @@ PACKAGES: dict[Wire, str] = {
 }
 """Wire format → the vendor library that speaks it."""
 EXTRAS = "pip install 'cairn-runtime[providers]'"
+LOCAL_EXTRA = "pip install 'cairn-runtime[local]'"
 NO_KEY = "no-key-needed"
+_TAILS = ("/chat/completions", "/responses", "/v1/messages")
+"""Ends of addresses that requests are sent to, which users copy from a provider's page."""
 
 
 class Endpoint(Record):
@@ -197,36 +200,67 @@ def address_of(endpoint: Endpoint, given: str, environ: Mapping[str, str] = os.e
         ConfigError: nobody says it, or it is no http address.
     """
     named = environ.get(endpoint.url_key, "") if endpoint.url_key else ""
-    found = given or named or endpoint.base_url
+    source = "base_url" if given.strip() else endpoint.url_key
+    found = given.strip() or named.strip() or endpoint.base_url
     where = f"{endpoint.provider}.base_url"
     if not found:
         fix = f"Give base_url=, or set {endpoint.url_key}"
         raise ConfigError(where, "nobody says where the server is", fix)
     parts = urlsplit(found)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        source = "base_url" if given else endpoint.url_key  # a key may have been pasted there
+    if parts.scheme not in {"http", "https"} or not parts.hostname:  # perhaps a key was pasted
         fix = "Write it as 'https://host/v1'"
         raise ConfigError(where, f"what {source} says is no address of a server", fix)
+    path = parts.path.rstrip("/")
+    tail = next((each for each in _TAILS if path.endswith(each)), "")
+    if tail:
+        right = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path.removesuffix(tail)}"
+        problem = f"what {source} says ends in {tail}, which is added to it for each request"
+        raise ConfigError(where, problem, f"Write {right!r}")
     return found.rstrip("/")
 
 
 def key_of(endpoint: Endpoint, given: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The key: what was given, or the first variable that is set.
+    """The key: what was given, or the first variable that is set. Blank counts as not set.
 
     Raises:
-        ConfigError: there is none and the provider needs one.
+        ConfigError: there is none and the provider needs one, or it can be no key. The message
+            never holds the key.
     """
-    found = given or next((environ[name] for name in endpoint.keys if environ.get(name)), "")
+    found = given_key(endpoint, given, environ)
+    names = " or ".join(endpoint.keys)
+    where = f"{endpoint.provider}.api_key"
     if found:
-        return found.strip()
+        if problem := _no_key(found):
+            source = "api_key=" if given.strip() else key_variable(endpoint, environ)
+            fix = f"Set {source} anew: the key alone, on one line, without quotes around it"
+            raise ConfigError(where, f"the key in {source} {problem}", fix)
+        return found
     if endpoint.free_key:
         return NO_KEY
-    names = " or ".join(endpoint.keys)
     raise ConfigError(
-        f"{endpoint.provider}.api_key",
+        where,
         f"{names} is not set",
         f"Export it (export {endpoint.keys[0]}=…), or pass RemoteModel(…, api_key=…)",
     )
+
+
+def given_key(endpoint: Endpoint, given: str, environ: Mapping[str, str] = os.environ) -> str:
+    """What stands where a key should, without space around it; empty for nothing."""
+    return given.strip() or environ.get(key_variable(endpoint, environ), "").strip()
+
+
+def key_variable(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> str:
+    """The variable a provider's key comes from; empty if none is set."""
+    return next((name for name in endpoint.keys if environ.get(name, "").strip()), "")
+
+
+def _no_key(found: str) -> str:
+    """Why this can be no key, without a word of it; empty if it can."""
+    if not found.isascii():
+        return "holds characters that no key has, such as quotes that a text program has bent"
+    if any(each.isspace() for each in found):
+        return "has white space or a line end inside"
+    return "" if found.isprintable() else "holds control characters"
 
 
 def is_private(base_url: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from cairn.core.limits import Price, Tier
+from cairn.core.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,6 +71,24 @@ def why_unknown(
     """
     found = _look_up(provider, model, base_url, now or datetime.now(UTC))
     return found if isinstance(found, str) else ""
+
+
+def near_models(provider: str, model: str) -> tuple[str, ...]:
+    """Models of this provider in the data that are named nearly so, where it knows none so named.
+
+    Args:
+        provider: As in `find_price`.
+        model: As in `find_price`.
+    """
+    if not isinstance(_entry(provider, model, ""), str):
+        return ()
+    try:
+        from genai_prices import data_snapshot
+    except ImportError:
+        return ()
+    providers = data_snapshot.get_snapshot().providers
+    seller = _seller(providers, SAME_DATA.get(provider, provider), "")
+    return () if seller is None else nearest(model, (each.id for each in seller.models))
 
 
 def find_window(provider: str, model: str, base_url: str = "") -> int:

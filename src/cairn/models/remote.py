@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from cairn.core.limits import FREE, Price
-from cairn.core.names import listed, nearest
 from cairn.errors import ConfigError, ErrorClass, ModelError
+from cairn.models import LOCAL, check_model, option_values
 from cairn.models.action import AnswerShown, decode, encode
 from cairn.models.endpoints import (
     ENDPOINTS,
@@ -19,6 +18,7 @@ from cairn.models.endpoints import (
     PACKAGES,
     Endpoint,
     address_of,
+    given_key,
     is_private,
     key_of,
 )
@@ -32,21 +32,6 @@ WINDOW = 128_000
 MAX_OUTPUT = 8_192
 TIMEOUT_S = 300.0
 STALL_S = 120.0
-SETTINGS = frozenset(
-    {
-        "extra_body",
-        "frequency_penalty",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "seed",
-        "stop_sequences",
-        "temperature",
-        "thinking",
-        "top_k",
-        "top_p",
-    }
-)
-UNKNOWN_PRICE = object()
 
 
 class RemoteModel:
@@ -100,21 +85,23 @@ class RemoteModel:
     ) -> None:
         self._endpoint, self._model = _found(name)
         self.name = name
-        self.max_output = _positive("max_output", max_output)
-        self.timeout_s = _positive("timeout_s", timeout_s)
-        self.takes_tools = takes_tools
-        self._stall_s = _positive("stall_s", stall_s)
-        self._given_url = base_url
-        self._given_key = api_key
-        self._price = price
+        self.max_output = option_values.count("max_output", max_output)
+        self.timeout_s = option_values.number("timeout_s", timeout_s)
+        self.takes_tools = option_values.switch("takes_tools", takes_tools)
+        self._stall_s = option_values.number("stall_s", stall_s)
+        self._given_url = option_values.text("base_url", base_url)
+        self._given_key = option_values.text("api_key", api_key)
+        self._price = option_values.price(price)
         self._priced: list[Price | None] = []
-        self._given_window = window
-        self._stream = stream
-        self._traffic = traffic or TrafficLimits()
-        self._cache = cache
-        self._finish_required = finish_required
-        self._settings = _checked(settings or {})
-        self._headers = dict(headers or {})
+        self._given_window = option_values.window(window, max_output)
+        self._stream = option_values.switch("stream", stream)
+        self._traffic = option_values.traffic(traffic)
+        self._cache = option_values.switch("cache", cache)
+        self._finish_required = option_values.switch("finish_required", finish_required)
+        self._settings = option_values.settings(settings)
+        self._headers = option_values.headers(headers)
+        if base_url:
+            address_of(self._endpoint, base_url)
         self._lane: Lane | None = None
         self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Connection]]
         self._open = WeakKeyDictionary()
@@ -168,7 +155,7 @@ class RemoteModel:
     def lane(self) -> Lane:
         """The way to this provider, shared by all runs of the process."""
         if self._lane is None:
-            key = self._given_key or "".join(os.environ.get(k, "") for k in self._endpoint.keys)
+            key = given_key(self._endpoint, self._given_key)
             named = lane_key(self._endpoint.provider, self.base_url, key)
             self._lane = lane_for(named, self._traffic)
         return self._lane
@@ -262,31 +249,20 @@ def model(provider: str, name: str) -> RemoteModel:
     return RemoteModel(f"{provider}:{name}")
 
 
-def _found(name: str) -> tuple[Endpoint, str]:
+def _found(name: object) -> tuple[Endpoint, str]:
+    where = "RemoteModel.name"
+    if not isinstance(name, str):
+        fix = "Give a string such as 'openai:gpt-5-mini'"
+        raise ConfigError(where, f"a {type(name).__name__} names no model", fix)
+    check_model(name, where)
     provider, _, model_name = name.partition(":")
-    endpoint = ENDPOINTS.get(provider)
-    if endpoint is None or not model_name:
-        close = nearest(provider, ENDPOINTS)
-        meant = f"Did you mean {' or '.join(close)}? " if close else ""
-        fix = f"{meant}Write it as 'provider:name'; the providers are {listed(tuple(ENDPOINTS))}"
-        raise ConfigError("RemoteModel.name", f"{name!r} names no provider's model", fix)
-    return endpoint, model_name
-
-
-def _positive(field: str, value: float) -> Any:
-    if isinstance(value, bool) or not value > 0:
-        raise ConfigError(f"RemoteModel.{field}", f"{value!r} cannot be used", "Give a number > 0")
-    return value
-
-
-def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    for name in settings:
-        if name not in SETTINGS:
-            known = ", ".join(sorted(SETTINGS))
-            raise ConfigError(
-                f"RemoteModel.settings.{name}", "there is no such setting", f"Use {known}"
-            )
-    return dict(settings)
+    if provider == LOCAL:
+        fix = (
+            f"Give the string {name!r} to Agent, or make it with "
+            f"cairn.models.local.open_model({model_name!r})"
+        )
+        raise ConfigError(where, f"{name!r} runs in this process and is not remote", fix)
+    return ENDPOINTS[provider], model_name
 
 
 def _is_installed(package: str) -> bool:

@@ -20,9 +20,10 @@ from cairn.engine.client import Client
 from cairn.engine.given import (
     check_deployment,
 )
-from cairn.engine.host import Deployment, Host
+from cairn.engine.host import ON_CHANGE, Deployment, Host, OnChange
 from cairn.engine.notify import Notifier, OnWait
 from cairn.engine.portal import Portal, refuse_inside_loop
+from cairn.errors import ConfigError
 from cairn.ports import Clock, Store
 from cairn.runtime.decisions import Decisions
 from cairn.runtime.looks import Looks
@@ -45,6 +46,9 @@ class Runtime(Tasks, Decisions, Looks):
             command as a list of arguments (JSON on its input), or a URL.
         durability: `full` survives power loss; `process` survives the death of the process only.
         unknown_price: What a model is counted at whose price nobody knows.
+        on_change: What becomes of a run that another version of its agent has worked on:
+            `continue` goes on and says in the journal what changed, `pin` leaves it to a process
+            of that version (`VersionMismatch`), `refuse` ends it as failed.
         clock: Where time comes from.
 
     Raises:
@@ -63,16 +67,24 @@ class Runtime(Tasks, Decisions, Looks):
         on_wait: OnWait | None = None,
         durability: Literal["full", "process"] = "full",
         unknown_price: Price = WORST_CASE,
+        on_change: OnChange = "continue",
         clock: Clock | None = None,
     ) -> None:
         crew = check_deployment(agents, policy, ladder)
+        if on_change not in ON_CHANGE:
+            fix = f"Use one of {', '.join(ON_CHANGE)}"
+            raise ConfigError("Runtime.on_change", f"{on_change!r} is unknown", fix)
         self._notifier = Notifier(on_wait) if on_wait is not None else None
         self.portal = Portal(self._interrupted)
         self.store: Store = (
             open_store(store, durability=durability) if isinstance(store, str | Path) else store
         )
         deployment = Deployment(
-            policy=policy, ladder=ladder, deps=deps, unknown_price=unknown_price
+            policy=policy,
+            ladder=ladder,
+            deps=deps,
+            unknown_price=unknown_price,
+            on_change=on_change,
         )
         self.host = Host({a.name: a for a in crew}, deployment, clock)
         self.client = Client(self.store, self.host.clock)

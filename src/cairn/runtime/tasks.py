@@ -87,7 +87,8 @@ class Tasks(Ground):
 
     async def enqueue_async(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> str:
         """As `run`, but return the run id at once and leave the driving to a worker."""
-        known = self.agent(agent)
+        crew = self.host.crew(agent)
+        known = crew.agent
         limits = options.get("limits")
         kind, approvals = check_words(
             options.get("kind") or known.kind, options.get("approvals", "ask")
@@ -101,6 +102,7 @@ class Tasks(Ground):
             kind=kind,
             approvals=approvals,
             on_loop=known.on_loop,
+            fingerprint=crew.fingerprint,
         )
         return await self.client.start(task, options.get("id", ""))
 

@@ -165,6 +165,25 @@ def test_success_with_a_body_that_is_no_reply_is_a_fault_that_may_be_tried_again
     assert found.status is None
 
 
+@every_format
+@streamed_or_whole
+def test_a_page_in_place_of_a_reply_says_so_and_asks_for_the_address(form, stream):
+    body, _ = BODIES["a page"]
+    found = fault(form, Answer(body=body, kind="text/html; charset=utf-8"), stream=stream)
+    assert "answered with text/html" in str(found)
+    assert "is the address right?" in str(found)
+    assert "Bad gateway" not in str(found)
+
+
+@pytest.mark.parametrize("form", [CHAT, RESPONSES], ids=repr)
+@streamed_or_whole
+def test_plain_words_in_place_of_a_reply_say_so_too(form, stream):
+    body, kind = BODIES["text"]
+    assert "answered with text/plain" in str(
+        fault(form, Answer(body=body, kind=kind), stream=stream)
+    )
+
+
 def test_an_error_that_a_router_sends_under_success_is_told_by_its_own_status():
     body = b'{"error": {"message": "Rate limit exceeded", "code": 429}}'
     found = fault(CHAT, Answer(body=body), stream=False, provider="openrouter", model="a/b")

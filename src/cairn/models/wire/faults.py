@@ -35,6 +35,8 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
 )
 """Typed facts, the special before the general."""
 SHOWN = 600
+_NOT_SO = "not with a reply of this format; is the address right?"
+_PAGES = frozenset({"text/html", "application/xhtml+xml"})
 
 
 def fault_of(
@@ -81,6 +83,10 @@ def _of_provider(
     )
     signal = _completed(signal, error)
     said = signal.message or str(error) or type(error).__name__
+    if page := _no_reply(status, known):
+        said = page
+    elif kind == "bad_reply" and not started and _is_plain(status, known):
+        said = f"answered with text/plain, {_NOT_SO} ({said})"
     return ModelError(
         classify(signal),
         clean(f"{provider}: {said}")[:SHOWN],
@@ -88,6 +94,19 @@ def _of_provider(
         status=None if in_stream else status,
         request_id=known.get("x-request-id") or known.get("request-id") or "",
     )
+
+
+def _no_reply(status: int | None, headers: Mapping[str, str]) -> str:
+    """What is said of a success with a page in it: whoever answered is no provider."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if (status is None or status < 300) and kind in _PAGES:
+        return f"answered with {kind}, {_NOT_SO}"
+    return ""
+
+
+def _is_plain(status: int | None, headers: Mapping[str, str]) -> bool:
+    kind = headers.get("content-type", "")
+    return (status is None or status < 300) and kind.startswith("text/plain")
 
 
 def _is_begun(headers: Mapping[str, str], kind: str) -> bool:

@@ -17,13 +17,22 @@ from openai.types.chat import (
 )
 from openai.types.responses import ResponseFunctionToolCallParam
 from pydantic_ai.exceptions import UnexpectedModelBehavior
-from pydantic_ai.messages import ModelResponse, ModelResponseStreamEvent, ToolCallPart
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelResponse,
+    ModelResponseStreamEvent,
+    ToolCallPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.openai import (
     OpenAIChatModel,
     OpenAIResponsesModel,
     OpenAIStreamedResponse,
 )
 from pydantic_ai.usage import RequestUsage
+
+FILENAME = "filename"
+"""Under which a file's own name lies in what the library keeps for a vendor."""
 
 
 class ChatStream(OpenAIStreamedResponse):
@@ -78,7 +87,7 @@ class CallPlaces:
 
 
 class ChatModel(OpenAIChatModel):
-    """Chat completions: arguments of old calls go back byte for byte.
+    """Chat completions: arguments of old calls go back byte for byte, files keep their names.
 
     Calls may lack their type or id, as Mistral's and those of some local servers do.
     """
@@ -98,6 +107,12 @@ class ChatModel(OpenAIChatModel):
                 call.id = call.id or ""
         return super()._validate_completion(response)
 
+    async def _map_binary_content_item(self, item: BinaryContent) -> Any:
+        mapped: Any = await super()._map_binary_content_item(item)
+        if name := (item.vendor_metadata or {}).get(FILENAME):
+            mapped["file"]["filename"] = name
+        return mapped
+
     @staticmethod
     def _map_tool_call(t: ToolCallPart) -> ChatCompletionMessageFunctionToolCallParam:
         mapped = OpenAIChatModel._map_tool_call(t)  # noqa: SLF001 - the hook that is overridden
@@ -107,7 +122,7 @@ class ChatModel(OpenAIChatModel):
 
 
 class ResponsesModel(OpenAIResponsesModel):
-    """Responses: arguments of old calls go back byte for byte.
+    """Responses: arguments of old calls go back byte for byte, files keep their names.
 
     A search that the provider made by itself may come without a word of what it was.
     """
@@ -119,6 +134,15 @@ class ResponsesModel(OpenAIResponsesModel):
             if item.type != "web_search_call" or item.action is not None
         ]
         return super()._process_response(response, *args, **kwargs)
+
+    async def _map_user_prompt(self, part: UserPromptPart) -> Any:
+        mapped: Any = await super()._map_user_prompt(part)
+        if not isinstance(part.content, str):
+            for item, made in zip(part.content, mapped["content"], strict=True):
+                metadata = item.vendor_metadata if isinstance(item, BinaryContent) else None
+                if name := (metadata or {}).get(FILENAME):
+                    made["filename"] = name
+        return mapped
 
     def _map_function_call(
         self, item: ToolCallPart, *args: Any, **kwargs: Any

@@ -7,9 +7,12 @@ calls. What a provider wants back unchanged (`opaque`) goes back to that provide
 from __future__ import annotations
 
 import json
+import mimetypes
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from pydantic_ai.messages import (
@@ -38,13 +41,19 @@ from pydantic_ai.tools import ToolDefinition
 from cairn.core.messages import Blob, CallPart, Message, Part, Reasoning, ResultPart, Text, Uri
 from cairn.errors import ErrorClass, ModelError
 from cairn.models.endpoints import Endpoint, Wire
+from cairn.models.wire.hardened import FILENAME
 from cairn.ports import ModelRequest
 
 PROMPTED = (
     "\n\nGive your final answer as JSON only, with no text around it, "
     "matching this JSON Schema:\n{schema}"
 )
-_TEXTS = ("text/", "application/json", "application/xml", "application/yaml")
+_TEXTS = re.compile(
+    r"text/|application/(x-)?(json|xml|yaml|toml|javascript|sh|sql|ndjson)$|[\w./-]+\+(json|xml|yaml)$"
+)
+"""Kinds of files that are text, and so is a picture in SVG."""
+_PERHAPS_TEXTS = frozenset({"application/octet-stream", "video/mp2t"})
+"""What a file is taken for whose ending says nothing, or `.ts`: its bytes tell what it is."""
 _BYTES: dict[Wire, tuple[str, ...]] = {
     "chat": ("image/", "audio/wav", "audio/mpeg", "application/"),
     "responses": ("image/", "application/"),
@@ -199,11 +208,11 @@ def _user_content(part: Part, endpoint: Endpoint) -> UserContent:
     match part:
         case Text():
             return part.content
-        case Blob() if part.mime_type.startswith(_TEXTS):
+        case Blob() if _is_text(part):
             return _as_text(part)
         case Blob():
             if part.mime_type.startswith(_BYTES[endpoint.wire]):
-                return BinaryContent(data=part.content, media_type=part.mime_type)
+                return _as_bytes(part, endpoint)
             said = f"{endpoint.provider} takes no file of the kind {part.mime_type}"
         case Uri():
             if _is_fetched(part, endpoint):
@@ -216,7 +225,24 @@ def _is_fetched(part: Uri, endpoint: Endpoint) -> bool:
     """Whether the provider fetches it by itself."""
     if endpoint.wire == "gemini":
         return part.uri.startswith(_GOOGLE_FILES)
-    return (part.mime_type or "image/").startswith(_ADDRESSES[endpoint.wire])
+    return (_kind(part) or "image/").startswith(_ADDRESSES[endpoint.wire])
+
+
+def _kind(part: Uri) -> str:
+    """What stands at an address, as its ending says where nobody else does."""
+    return part.mime_type or mimetypes.guess_type(urlsplit(part.uri).path)[0] or ""
+
+
+def _is_text(part: Blob) -> bool:
+    if _TEXTS.match(part.mime_type):
+        return True
+    if part.mime_type not in _PERHAPS_TEXTS or b"\0" in part.content:
+        return False
+    try:
+        part.content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _as_text(part: Blob) -> str:
@@ -224,15 +250,26 @@ def _as_text(part: Blob) -> str:
     try:
         text = part.content.decode()
     except UnicodeDecodeError as error:
-        said = f"the file {part.name or part.mime_type} is no UTF-8 text"
+        said = f"the file {part.name or part.mime_type} is no UTF-8 text: convert it to UTF-8"
         raise ModelError(ErrorClass.INVALID_REQUEST, said) from error
     name = f" {part.name}" if part.name else ""
     return f"File{name} ({part.mime_type}):\n{text}"
 
 
+def _as_bytes(part: Blob, endpoint: Endpoint) -> BinaryContent:
+    """A file as it is; its name goes along where the format has a place for one."""
+    named = endpoint.wire in {"chat", "responses"} and part.name
+    is_document = part.mime_type.startswith("application/")
+    return BinaryContent(
+        data=part.content,
+        media_type=part.mime_type,
+        vendor_metadata={FILENAME: part.name} if named and is_document else None,
+    )
+
+
 def _url(part: Uri) -> UserContent:
-    kind = part.mime_type.partition("/")[0]
-    media_type = part.mime_type or None
+    media_type = _kind(part) or None
+    kind = (media_type or "").partition("/")[0]
     if kind == "audio":
         return AudioUrl(url=part.uri, media_type=media_type)
     if kind == "video":
