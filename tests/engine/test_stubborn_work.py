@@ -51,7 +51,7 @@ def test_a_probe_that_is_asked_when_the_run_ends_is_stopped_with_it():
             stopped.set()
         return UNKNOWN
 
-    @tool(effect="write", recovery="probe", probe=did_it, timeout=0.05)
+    @tool(effect="write", recovery="probe", probe=did_it, timeout=30)
     async def pay() -> str:
         """Pay, and never say whether."""
         raise ConnectionError("reset")
