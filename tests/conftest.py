@@ -5,6 +5,12 @@ import os
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
+# The promises of stores and models are tests as well: what they assert is shown when it fails.
+for part in ("journals", "claims", "commands", "lists", "retention", "story"):
+    pytest.register_assert_rewrite(f"cairn.testing.store_{part}")
+for part in ("contract", "faults", "promises", "replies"):
+    pytest.register_assert_rewrite(f"cairn.testing.model_{part}")
+
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("CAIRN_HYPOTHESIS_PROFILE", "dev"))

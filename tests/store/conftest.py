@@ -1,12 +1,9 @@
-"""What the store's tests share: real processes, and the contract's assertions rewritten."""
+"""What the store's tests share: real processes."""
 
 import subprocess
 import sys
 
 import pytest
-
-for part in ("journals", "claims", "commands", "lists", "retention", "story"):
-    pytest.register_assert_rewrite(f"cairn.testing.store_{part}")
 
 
 @pytest.fixture
