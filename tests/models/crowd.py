@@ -183,7 +183,7 @@ class Gauge:
 
 def make_model(server: NarrowServer, name: str = "narrow", **more: Any) -> RemoteModel:
     """A model at this server, on an account of its own unless `api_key` says otherwise."""
-    more.setdefault("api_key", f"account at {server.url}")
+    more.setdefault("api_key", f"account-at-{server.url}")
     return RemoteModel(f"openai-chat:{name}", base_url=server.url, price=FREE, stream=False, **more)
 
 
@@ -256,7 +256,7 @@ def two_loops(folder: Path, runs: int = 40) -> Figures:
     import_module("pydantic_ai.models.openai")
     found = Figures()
     with NarrowServer() as server:
-        models = [make_model(server, api_key="the same account") for _ in range(2)]
+        models = [make_model(server, api_key="the-same-account") for _ in range(2)]
         gauge = Gauge(models[0].lane)
         assert models[0].lane is models[1].lane
 

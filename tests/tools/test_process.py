@@ -25,13 +25,24 @@ print(child.pid)
 """
 
 
+@pytest.fixture(autouse=True)
+def _others() -> None:
+    """Processes that other tests keep for their whole session are not ours to judge."""
+    OTHERS.clear()
+    OTHERS.update(children())
+
+
+OTHERS: set[str] = set()
+
+
 def children() -> list[str]:
-    """Pids of this process's own children, zombies included."""
+    """Pids of this process's own children that are new in this test, zombies included."""
     listed = subprocess.run(
         ["ps", "-o", "pid=,ppid=,comm=", "-A"], capture_output=True, text=True, check=True
     )
     rows = [line.split() for line in listed.stdout.splitlines()]
-    return [pid for pid, parent, name in rows if parent == str(os.getpid()) and name != "ps"]
+    ours = [row[0] for row in rows if row[1] == str(os.getpid()) and row[2] != "ps"]
+    return [pid for pid in ours if pid not in OTHERS]
 
 
 def test_a_command_gives_its_status_and_both_outputs() -> None:

@@ -14,11 +14,13 @@ from cairn.core.state import RunState
 from cairn.engine.drive import Directive, Drive
 from cairn.engine.flights import Flights
 from cairn.engine.host import Host
+from cairn.engine.journal import PATIENCE
 from cairn.engine.load import load
 from cairn.errors import (
     DepsFailed,
     Fenced,
     ModelUnready,
+    StoreBusy,
     StoreError,
     UnknownAgent,
     VersionMismatch,
@@ -107,7 +109,11 @@ async def _advance(
 
 
 async def _give_back(store: Store, run: str, claim: Claim) -> None:
-    await store.append(run, claim.epoch, (), None, release=True)
+    """Give the claim up: kept, it would shut the run to everybody while this process lives."""
+    for _ in range(PATIENCE - 1):
+        with suppress(StoreBusy):
+            return await store.append(run, claim.epoch, (), None, release=True)
+    return await store.append(run, claim.epoch, (), None, release=True)
 
 
 def _crew(host: Host, state: RunState) -> Crew | None:

@@ -21,7 +21,7 @@ from cairn.testing.model_promises import (
 )
 
 HALF = "This is said in part, and the rest of it never comes. " * 4
-SHORT_S = 0.3
+SHORT_S = 0.8
 
 
 class FaultPromises(ModelPromises):
