@@ -24,11 +24,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from cairn.core.events import Entry
 from cairn.core.messages import Record
@@ -47,6 +48,9 @@ EVERY = (5, 9, 17, 31)
 
 MOST = 40
 """Pictures of one life, at most."""
+
+LEFT_S = 5.0
+"""How long what a life left at work may take to end."""
 
 
 class Score(Record):
@@ -122,7 +126,7 @@ def _life(
     wrong: tuple[str, ...] = ()
     with disk.in_use():
         try:
-            asyncio.run(live(folder, world, disk, plan.durability))
+            _run(live(folder, world, disk, plan.durability))
         except CairnError as error:
             where = f"{plan.durability} seed {seed}, {folder.name} life"
             wrong = (f"{where} was not lived to its end: {type(error).__name__}: {error}",)
@@ -139,6 +143,21 @@ def _life(
     for at, picture in enumerate(pictures):
         score = score.plus(_look_at(picture, at, seed, folder, world, plan))
     return score, pictures
+
+
+def _run(life: Coroutine[Any, Any, None]) -> None:
+    """As `asyncio.run`; but what a broken store left at work is waited for only so long."""
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(life)
+    finally:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=LEFT_S))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 def _look_at(picture: Picture, at: int, seed: int, folder: Path, world: World, plan: Plan) -> Score:
