@@ -526,3 +526,28 @@ def test_drivers_deciders_and_delays_in_any_order_leave_one_effect_per_call(seed
         assert not events(trace, ev.ErrorRaised)
 
     asyncio.run(main())
+
+
+def test_a_claim_is_given_back_though_the_store_is_busy_when_that_is_tried():
+    """Found by the simulator (seed 106173): kept, it would shut the run to everybody."""
+
+    async def main():
+        store = Watched()
+        refusals = {"read": 1, "append": 2}
+
+        async def before(name, *args, **kwargs):
+            if refusals.get(name, 0) > 0 and (await store.inner.info("r1")).leased:
+                refusals[name] -= 1
+                raise StoreBusy(f"{name} was refused")
+
+        rt = runtime(["Done."], store=store)
+        run = await rt.enqueue_async("a", "Do it", id="r1")
+        store.before = before
+        with pytest.raises(StoreBusy):
+            await rt.drive_async(run)
+        assert refusals == {"read": 0, "append": 0}
+        assert not (await store.inner.info(run)).leased
+        store.before = None
+        assert (await rt.drive_async(run)).status == "completed"
+
+    asyncio.run(main())
