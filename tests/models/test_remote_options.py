@@ -85,7 +85,6 @@ WRONG = [
     ("window", 1.5),
     ("window", -1),
     ("window", True),
-    ("window", 8_192),
     ("max_output", 0),
     ("max_output", 1e3),
     ("max_output", "many"),
@@ -212,3 +211,9 @@ def test_a_local_file_is_no_remote_model_and_says_how_it_is_named():
 def test_a_name_that_is_no_text_is_refused():
     with pytest.raises(ConfigError, match=r"RemoteModel\.name"):
         RemoteModel(7)
+
+
+def test_a_small_window_leaves_half_of_it_for_the_reply():
+    assert RemoteModel("compatible:m", base_url="http://127.0.0.1:9/v1").max_output == 8_192
+    small = RemoteModel("compatible:m", base_url="http://127.0.0.1:9/v1", window=4_096)
+    assert small.max_output == 2_048

@@ -48,6 +48,11 @@ def count(field: str, value: object) -> int:
     return value  # type: ignore[return-value]  # looked at above
 
 
+def room(window: object, usual: int) -> int:
+    """What a reply is given room for when nobody says it: half of a window that is small."""
+    return window // 2 if isinstance(window, int) and 1 < window <= usual else usual
+
+
 def window(value: object, max_output: int) -> int:
     """A window that has room for more than the reply; 0 has it looked up.
 

@@ -46,7 +46,7 @@ class RemoteModel:
             `providers` extra; a server of one's own on a private address costs nothing; else
             unknown.
         window: Tokens of a request and its reply together; looked up, or 128,000.
-        max_output: Tokens a reply is given room for; 8,192.
+        max_output: Tokens a reply is given room for; 8,192, or half of a smaller `window`.
         timeout_s: Deadline of one request; 300 s.
         stall_s: How long the wire may be silent; 120 s.
         stream: Whether replies are streamed: it gives the time to the first token, and notices a
@@ -72,7 +72,7 @@ class RemoteModel:
         api_key: str = "",
         price: Price | None = None,
         window: int = 0,
-        max_output: int = MAX_OUTPUT,
+        max_output: int | None = None,
         timeout_s: float = TIMEOUT_S,
         stall_s: float = STALL_S,
         stream: bool = True,
@@ -85,6 +85,8 @@ class RemoteModel:
     ) -> None:
         self._endpoint, self._model = _found(name)
         self.name = name
+        if max_output is None:
+            max_output = option_values.room(window, MAX_OUTPUT)
         self.max_output = option_values.count("max_output", max_output)
         self.timeout_s = option_values.number("timeout_s", timeout_s)
         self.takes_tools = option_values.switch("takes_tools", takes_tools)
@@ -93,7 +95,7 @@ class RemoteModel:
         self._given_key = option_values.text("api_key", api_key)
         self._price = option_values.price(price)
         self._priced: list[Price | None] = []
-        self._given_window = option_values.window(window, max_output)
+        self._given_window = option_values.window(window, self.max_output)
         self._stream = option_values.switch("stream", stream)
         self._traffic = option_values.traffic(traffic)
         self._cache = option_values.switch("cache", cache)
