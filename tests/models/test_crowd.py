@@ -21,7 +21,7 @@ IMPATIENT = Ladder(
 )
 
 
-@pytest.mark.campaign  # its bound is about timing: a machine busy with others breaks it
+@pytest.mark.slow
 def test_two_hundred_runs_share_a_provider_that_carries_five(tmp_path):
     found = crowd(tmp_path)
     assert found.ends == {"completed": RUNS}
@@ -30,7 +30,7 @@ def test_two_hundred_runs_share_a_provider_that_carries_five(tmp_path):
     assert found.asked == found.arrived == RUNS + found.refused
 
 
-@pytest.mark.campaign  # its bound is about timing: a machine busy with others breaks it
+@pytest.mark.slow
 def test_two_runtimes_in_two_threads_share_the_lane_of_their_process(tmp_path):
     found = two_loops(tmp_path)
     assert found.ends == {"completed": 80}

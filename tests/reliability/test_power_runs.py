@@ -49,7 +49,7 @@ def test_process_durability_keeps_a_beginning_and_what_was_synced():
     assert score.pictures >= 15
 
 
-@pytest.mark.campaign  # its file layer loses a race over the copy now and then
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 100 + SEEDS))
 @pytest.mark.parametrize("durability", LEVELS)
 def test_the_promises_hold_when_the_power_fails_and_fails_again(seed, durability):

@@ -315,10 +315,11 @@ class Disk(apsw.VFS):
         # the descriptor stays open: closing it would take the library's own locks away
         descriptor = self._shared.get(name)
         if descriptor is None:
-            path = Path(self._folder) / name
-            if not path.exists():
+            try:  # the library may remove it at any moment
+                descriptor = os.open(Path(self._folder) / name, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
                 return b""
-            descriptor = self._shared[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._shared[name] = descriptor
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 
 
