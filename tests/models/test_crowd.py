@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.models.crowd import ROOM, RUNS, NarrowServer, crowd, make_model, serve, two_loops
+from tests.models.narrow_world import NarrowWorld
 
 from cairn import Agent, ErrorClass, Ladder, Rung, Runtime
 from cairn.core import events as ev
@@ -98,3 +99,10 @@ def test_a_provider_that_always_refuses_is_left_for_the_next_which_is_not_blamed
         assert asked == ["openai-chat:first"] * 2 + ["openai-chat:second"]
     assert (len(closed.arrivals), len(spare.arrivals)) == (2, 1)
     assert (healthy.bound, healthy.rest_s, healthy.in_flight) == (0, 0.0, 0)
+
+
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_however_slow_client_way_and_provider_are_no_more_are_in_flight_than_are_carried(first):
+    for seed in range(first, first + 20):
+        found = NarrowWorld(seed).play()
+        assert found.kept, (seed, found)

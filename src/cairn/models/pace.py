@@ -6,17 +6,19 @@ may be concluded from refusals, and what not:
 - A burst is on its way before its first refusal is back. All refusals of requests that had entered
   by then are one episode: they count once for the cool-down, and each corrects the estimate. The
   last of them leaves in flight what was accepted, so that is the new bound. Requests that entered
-  after the last one that was refused do not count: they may not have arrived yet. And of more than
-  are proven (below) one does not count: it may be on its way still, or back already.
+  after the last one that was refused do not count: they may not have arrived yet. Nor do those
+  that entered later before it, or ended sooner after it, than the quickest refusal took there and
+  back. And of more than are proven (below) one does not count.
 - Accepted requests may end before late refusals are back, and then the bound comes out too low.
-  But those that entered when nothing refused was in flight yet were carried at once, if all of
-  them end well. The most that was carried like that is the ceiling, up to which each success
-  widens the bound by one.
+  But a request is with the provider from as long after its entry as the slowest refusal took there
+  and back, until as long before its end. The most that were so at once, and all ended well, is
+  the ceiling, up to which each success widens the bound by one. What takes no longer than a
+  refusal therefore proves nothing: then the lane stays narrow, and opens by daring only.
 - A refusal is no evidence about concurrency if nothing that was let by overlapped it (a request
   that was alone, or a burst refused as a whole): it speaks of a rate, or of others' traffic. Then
   the ceiling stays; a lane without a bound opens again one by one instead of all at once.
 - A bound at its ceiling may be out of date. After a minute without refusals one more is dared. If
-  that is refused, the next time comes after twice as long.
+  that is refused, the next time comes after twice as long; if not, after half as long.
 - Whoever had entered when a refusal came back is on the way and is not called back.
 
 Only what `SIGNS` names says anything of a provider. The rest (cancelled, invalid, our own faults)
@@ -27,6 +29,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from math import inf
 from typing import Literal
 
@@ -45,6 +48,13 @@ IN_A_ROW = 3
 QUIET_S = 60.0
 """So long nothing must have been refused before one request more is dared."""
 QUIET_CAP_S = 3600.0
+QUIET_LEAST_S = 7.5
+
+REMEMBERED = 512
+"""So many of the requests that ended well are looked at when one is refused."""
+
+Moment = tuple[float, int]
+"""Seconds, and which came first of what happened at the same time."""
 
 Sign = Literal["refusal", "overload", "trouble", "nothing"]
 SIGNS: dict[ErrorClass, Sign] = dict.fromkeys(ErrorClass, "nothing")
@@ -194,11 +204,12 @@ class Rest:
 class Entry:
     """One request that was let in, and what was so when it was."""
 
-    __slots__ = ("beside", "ended", "let_by", "requests", "seq", "tokens")
+    __slots__ = ("at", "ended", "let_by", "requests", "seq", "tick", "tokens")
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
-        self.beside = 0
+        self.at = 0.0
+        self.tick = 0
         self.let_by = 0
         self.ended = False
         self.requests = self.tokens = Part(0.0, 0)
@@ -212,18 +223,19 @@ class Room:
         self._ceiling = inf
         self._before = (inf, inf)  # bound and ceiling as the present episode found them
         self._evident = False
-        self._left: float = 1  # what the last refusal left in flight
+        self._left: set[int] = set()  # what the last refusal left in flight
+        self._refused_at = 0.0
         self._episode = 0  # the last that had entered when the episode began
         self._refused_to = 0
-        self._carried = 0  # most carried at once by what entered before the episode
-        self._proven = 0  # and by what entered since
         self._let_by = 0  # ends that were no refusals
         self._let_by_before = 0
-        self._dim = (1, 0)  # who entered beside something that did not end well
-        self._line: deque[Entry] = deque()
+        self._tick = 0  # orders what happens at one time
+        self._way = 0.0  # the longest way of a refusal, there and back
+        self._quick = inf  # and the shortest
+        self._well: deque[tuple[int, Moment, Moment]] = deque(maxlen=REMEMBERED)
         self._quiet_s = QUIET_S
         self._quiet_since = 0.0
-        self._daring = False
+        self._dared = 0
 
     def wait(self, in_flight: int, now: float) -> float:
         if in_flight < self.bound:
@@ -236,71 +248,79 @@ class Room:
     def entered(self, entry: Entry, in_flight: int, now: float) -> None:
         if in_flight > self.bound:
             self.bound = self._ceiling = in_flight
-            self._daring, self._quiet_since = True, now
-        entry.beside = in_flight
+            self._dared, self._quiet_since = entry.seq, now
+        self._tick += 1
+        entry.at, entry.tick = now, self._tick
         entry.let_by = self._let_by
-        self._line.append(entry)
 
-    def well(self, entry: Entry) -> None:
+    def well(self, entry: Entry, now: float) -> None:
         self._let_by += 1
-        if entry.seq > self._episode and self.bound < self._ceiling:
+        self._tick += 1
+        self._well.append((entry.seq, (entry.at, entry.tick), (now, self._tick)))
+        if entry.seq <= self._episode:
+            if entry.seq in self._left and now < self._refused_at + self._quick:
+                self._left.remove(entry.seq)
+                self._estimate()
+            elif self._evident:
+                carried = self._carried()
+                self.bound = max(self.bound, min(max(1, len(self._left)), carried))
+                self._ceiling = max(self._ceiling, carried)
+        elif self.bound < self._ceiling:
             self.bound += 1
-        self._prove()
+        if entry.seq == self._dared:
+            self._dared = 0
+            self._quiet_s = max(QUIET_LEAST_S, min(QUIET_S, self._quiet_s) / 2)
 
-    def otherwise(self, entry: Entry, last: int) -> None:
-        """It ended in a way that says nothing here."""
+    def otherwise(self) -> None:
+        """One ended in a way that says nothing here."""
         self._let_by += 1
-        self._darken(entry.seq, last)
-        self._prove()
 
-    def refused(self, entry: Entry, last: int, others: Iterable[int], now: float) -> None:
-        """`others` are still in flight; `last` is the last that has entered."""
+    def refused(
+        self, entry: Entry, last: int, others: Iterable[Entry], now: float, until: float
+    ) -> None:
+        """`others` are still in flight, `last` is the last that has entered; rest is `until`."""
         if entry.seq > self._episode:
             self._begin(entry, last)
-        self._darken(entry.seq, last)
-        self._quiet_since = now
+        self._quiet_since = until
+        self._refused_at = now
+        self._way = max(self._way, now - entry.at)
+        self._quick = min(self._quick, now - entry.at)
         self._refused_to = max(self._refused_to, entry.seq)
         self._let_by_before = min(self._let_by_before, entry.let_by)
-        left = sum(1 for seq in others if seq < self._refused_to or seq > self._episode)
+        on = [e for e in others if e.seq < self._refused_to or e.seq > self._episode]
+        self._evident = bool(on) or self._let_by > self._let_by_before
+        self._left = {e.seq for e in on if e.at + self._quick <= now}
+        self._estimate()
+
+    def _estimate(self) -> None:
         bound, ceiling = self._before
-        self._evident = left > 0 or self._let_by > self._let_by_before
-        if self._evident:
-            self._left = max(1, min(bound, left))
-            doubtful = left > self._carried  # one of them may only be on its way, there or back
-            self.bound = max(1, min(bound, left - doubtful))
-            self._ceiling = max(self.bound, self._carried)
-        else:
+        if not self._evident:
             self.bound = bound if bound < inf else 1
             self._ceiling = ceiling
-        self._prove()
+            return
+        left, carried = len(self._left), self._carried()
+        doubtful = left > carried  # one of them may only be on its way, there or back
+        self.bound = max(1, min(bound, left - doubtful), min(bound, left, carried))
+        self._ceiling = max(self.bound, carried)
 
     def _begin(self, entry: Entry, last: int) -> None:
-        if self._daring:
-            self._quiet_s = min(self._quiet_s * 2, QUIET_CAP_S)
-            self._daring = False
+        if self._dared:
+            self._quiet_s = min(max(QUIET_S, self._quiet_s) * 2, QUIET_CAP_S)
+            self._dared = 0
         self._before = (self.bound, self._ceiling)
-        self._carried, self._proven = self._proven, 0
+        while self._well and self._well[0][0] <= self._episode:
+            self._well.popleft()
         self._let_by_before = entry.let_by
         self._refused_to = 0
+        self._way, self._quick = 0.0, inf
         self._episode = last
 
-    def _darken(self, seq: int, last: int) -> None:
-        since, upto = self._dim
-        still = self._line and upto >= self._line[0].seq
-        self._dim = (min(since, seq) if still else seq, last)
-
-    def _prove(self) -> None:
-        """Go through those before whom all have ended, in the order they entered."""
-        while self._line and self._line[0].ended:
-            entry = self._line.popleft()
-            if self._dim[0] <= entry.seq <= self._dim[1]:
-                continue
-            if entry.seq > self._episode:
-                self._proven = max(self._proven, entry.beside)
-                if self._daring and entry.beside >= self._ceiling:
-                    self._daring, self._quiet_s = False, QUIET_S
-            else:
-                self._carried = max(self._carried, entry.beside)
-                if self._evident:
-                    self.bound = max(self.bound, min(self._left, self._carried))
-                    self._ceiling = max(self._ceiling, self._carried)
+    def _carried(self) -> int:
+        """The most that were surely with the provider at once and ended well."""
+        steps: list[tuple[Moment, int]] = []
+        for seq, (came, came_tick), (went, went_tick) in self._well:
+            there, back = (came + self._way, came_tick), (went - self._way, went_tick)
+            if seq <= self._episode and there < back:
+                steps += ((there, 1), (back, -1))
+        steps.sort()
+        return max(accumulate(step for _, step in steps), default=0)

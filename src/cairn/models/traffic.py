@@ -270,7 +270,7 @@ class TrafficLane:
         rest, room, seq = self._rest, self._room, permit.seq
         if fault is None:
             rest.well(seq)
-            room.well(permit)
+            room.well(permit, self._clock())
             return
         sign, now = SIGNS[fault], self._clock()
         if sign == "refusal":
@@ -280,9 +280,9 @@ class TrafficLane:
         if sign in {"overload", "trouble"}:
             rest.troubled(seq, self._last, now)
         if sign in {"refusal", "overload"}:
-            room.refused(permit, self._last, self._open, max(now, rest.until))
+            room.refused(permit, self._last, self._open.values(), now, max(now, rest.until))
         else:
-            room.otherwise(permit, self._last)
+            room.otherwise()
 
     def _end(self, permit: _Permit) -> None:
         del self._open[permit.seq]
@@ -295,14 +295,14 @@ class TrafficLane:
             self._requests.settle(permit.requests, 0)
             self._tokens.settle(permit.tokens, 0)
             self._end(permit)
-            self._room.otherwise(permit, self._last)
+            self._room.otherwise()
 
     def _reap(self) -> bool:
         """Take back what can never be closed, because the loop of who holds it is."""
         lost = [p for p in self._open.values() if p.loop is not None and p.loop.is_closed()]
         for permit in lost:
             self._end(permit)
-            self._room.otherwise(permit, self._last)
+            self._room.otherwise()
         return bool(lost)
 
     # ------------------------------------------------------------ time
