@@ -61,7 +61,7 @@ def test_the_session_is_one_conversation_over_processes(cairn: Cairn) -> None:
 def test_an_unknown_effect_is_asked_about_in_line(cairn: Cairn) -> None:
     said = cairn("chat", "unsure", "--session", "s", input="go\ny\ny the bank says so\n")
     assert said.code == 0, said
-    assert "nobody knows whether this happened" in said.out
+    assert '/c1: in doubt: did it happen? doubt({"order":"7"})' in said.out
     assert "unsure> That was that." in said.out
 
 

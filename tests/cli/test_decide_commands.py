@@ -163,10 +163,11 @@ def test_cancel_ends_a_run_without_its_agent_and_is_told_twice_the_same(cairn: C
 
 
 @pytest.mark.usefixtures("bare")
-def test_cancel_names_the_effects_nobody_knows_of(cairn: Cairn) -> None:
+def test_cancel_names_the_calls_that_stay_unknown_and_how_to_settle_them(cairn: Cairn) -> None:
     said = cairn("cancel", "unsure")
     assert said.code == 0
-    assert "nobody knows whether this happened: unsure/c1" in said.out
+    assert "unsure/c1 · doubt · in doubt: did it happen?" in said.out
+    assert "    cairn resolve unsure/c1 --not-happened\n" in said.out
     assert "unsure/c1" in cairn("inbox").out
     assert cairn("resolve", "unsure/c1", "--not-happened").code == 0
     assert "unsure/c1" not in cairn("inbox").out

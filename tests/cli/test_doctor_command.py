@@ -72,6 +72,52 @@ def test_a_store_of_a_newer_cairn_is_a_problem_for_every_command(cairn: Cairn, d
     assert cairn("runs").code == 1
 
 
+def test_it_looks_at_the_store_that_the_application_names(
+    cairn: Cairn, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at ./cairn.db, which nobody uses then; commands without code are told where to look."""
+    monkeypatch.delenv("CAIRN_STORE")
+    cairn("run", "shop", "go", "--id", "a")
+    (desk / "desk.db").chmod(0o644)
+    for words in (("doctor",), ("doctor", "--app", "desk:rt")):
+        said = cairn(*words)
+        assert said.code == 1
+        assert "chmod 600 desk.db" in line(said, "file mode")
+        store, note = lines(said, "store")
+        assert store == "ok      · store · desk.db, from desk:rt"
+        assert "look at cairn.db (the default), unless they are told --store desk.db" in note
+        assert line(said, "inbox").endswith("1 wait for people: cairn inbox --store desk.db")
+        assert "cairn.db does not exist" not in said.out
+    assert not (desk / "cairn.db").exists()
+
+
+def test_an_application_without_a_file_is_said_to_have_none(cairn: Cairn, desk: Path) -> None:
+    (desk / "brief.py").write_text("import desk\nfrom cairn import Runtime\n"
+                                   "rt = Runtime(':memory:', agents=desk.agents)\n")  # fmt: skip
+    said = cairn("doctor", "--app", "brief:rt")
+    assert line(said, "store") == "note    · store · no file but InMemoryStore, from brief:rt"
+
+
+def test_the_store_of_an_application_that_cannot_be_loaded_is_not_guessed(
+    cairn: Cairn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CAIRN_STORE")
+    said = cairn("doctor", "--app", "nowhere:rt")
+    assert said.code == 1
+    assert lines(said, "store") == []
+    assert "there is no module 'nowhere'" in line(said, "app")
+
+
+def test_a_store_with_less_durability_is_looked_at_as_it_is(cairn: Cairn, desk: Path) -> None:
+    (desk / "quickly.py").write_text(
+        "import cairn\nagent = cairn.Agent('a', cairn.Scripted(['x']))\n"
+        "rt = cairn.Runtime('quick.db', agents=[agent], durability='process')\n"
+    )
+    said = cairn("doctor", "--app", "quickly:rt")
+    assert said.code == 0, said
+    assert "none unfinished" in line(said, "runs")
+
+
 def test_runs_that_nobody_drives_are_named(cairn: Cairn) -> None:
     cairn("run", "shop", "go", "--id", "a")
     cairn("approve", "a/1")
@@ -271,6 +317,27 @@ def test_a_model_of_ones_own_that_breaks_is_a_problem_and_no_traceback(
     said = cairn("doctor", "--app", "own:rt", "--round-trip")
     assert said.code == 1
     assert "the model's own code failed: KeyError: 'oops'" in said.out
+
+
+@pytest.mark.parametrize("key", ["", "sk-test"])
+def test_a_mistyped_model_is_told_which_one_was_probably_meant(
+    cairn: Cairn, server: ChatServer, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    said = cairn("doctor", "--model", "openai-chat:gpt-5-mni")
+    assert said.code == (0 if key else 1), said
+    first = line(said, "model openai-chat:gpt-5-mni")
+    assert first.startswith("note" if key else "problem")
+    assert "Did you mean openai-chat:gpt-5-mini or " in first
+    right = cairn("doctor", "--model", "openai-chat:gpt-5-mini")
+    assert "Did you mean" not in right.out
+
+
+def test_a_mistyped_provider_is_told_which_one_was_probably_meant(cairn: Cairn) -> None:
+    said = cairn("doctor", "--model", "antropic:claude-haiku-4-5")
+    assert said.code == 2
+    assert "there is no provider 'antropic'. Did you mean anthropic?" in said.err
 
 
 @pytest.mark.parametrize("name", ["nobody:m", "toy-1"])

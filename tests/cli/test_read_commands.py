@@ -169,7 +169,7 @@ def test_a_trace_shows_limits_doubts_and_who_settled_them(cairn: Cairn) -> None:
     cairn("approve", "b/1")
     cairn("resume", "b")
     assert "takeover" in traced(cairn, "b")
-    assert "unsure: the line went dead" in traced(cairn, "b")
+    assert "· unknown · under 1 ms · the line went dead" in traced(cairn, "b")
     cairn("resolve", "b/c1", "--happened", "--evidence", "the bank", "--by", "ada")
     assert "happened · says ada · the bank" in traced(cairn, "b")
 

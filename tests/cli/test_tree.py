@@ -80,7 +80,7 @@ def test_what_waits_and_what_is_open_is_drawn_as_such() -> None:
     play = Play(RULES)
     play.calls(("pay", {"a": 1}))
     play.vanishes("c1", "lost", gone=True)
-    assert 'waits: r1/c1 · in_doubt · pay({"a":1})' in drawn(play)
+    assert 'waits: r1/c1 · in doubt · pay({"a":1})' in drawn(play)
     play = Play(RULES)
     play.ask()
     assert "model m1 · open" in drawn(play)

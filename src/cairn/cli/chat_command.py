@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,10 +13,11 @@ import typer
 
 from cairn.cli import exits, options
 from cairn.cli.drive import Shown, drive_shown
+from cairn.cli.hints import hints_for
 from cairn.cli.outcome import detail, print_outcome, question_of
 from cairn.cli.paint import console
 from cairn.cli.place import locate, open_app
-from cairn.cli.plain import visible
+from cairn.cli.plain import WANTED, visible
 from cairn.cli.say import complain, print_line
 from cairn.core import commands as cmd
 from cairn.core import events as ev
@@ -67,10 +69,18 @@ def chat(
     The session is kept: the same --session goes on later, even after the process was killed.
     The exit code is that of the last run.
     """
-    runtime = open_app(locate(store, app))
+    place = locate(store, app)
+    runtime = open_app(place)
     name = session or f"chat-{new_id()[:8]}"
     with asyncio.Runner() as runner:
-        talk = _Talk(runtime, runner, agent, name, principal, options.who(by))
+        talk = _Talk(
+            runtime,
+            runner,
+            agent,
+            name,
+            principal,
+            Shown(place=place, by=options.who(by), only=WORTH_A_LINE),
+        )
         try:
             runtime.agent(agent)
             code = talk.go()
@@ -89,14 +99,15 @@ class _Talk:
         agent: str,
         session: str,
         principal: str,
-        by: str,
+        shown: Shown,
     ) -> None:
         self._runtime = runtime
         self._runner = runner
         self._agent = agent
         self._session = session
         self._principal = principal
-        self._shown = Shown(by=by, only=WORTH_A_LINE)
+        self._shown = shown
+        self._hints = hints_for(shown.place, runtime.store)
 
     def go(self) -> int:
         """Talk until the end of input; gives the exit code."""
@@ -116,7 +127,10 @@ class _Talk:
                     print_line(HELP)
                 case said:
                     code = self._exchange(said)
-        print_line(f"to go on later: cairn chat {self._agent} --session {self._session}")
+        again = f"cairn chat {self._agent} --session {shlex.quote(self._session)}"
+        if self._principal != "local":
+            again += f" --principal {shlex.quote(self._principal)}"
+        print_line(f"to go on later: {again}{self._hints.drive}")
         return code
 
     def _exchange(self, text: str) -> int:
@@ -163,7 +177,7 @@ class _Talk:
         if result.status == "completed":
             console().print(f"{visible(self._agent)}> {visible(result.text)}", soft_wrap=True)
         else:
-            print_outcome(result)
+            print_outcome(result, self._hints)
         return exits.of_run(result.status)
 
     async def _drive(self, run: str) -> Run:
@@ -199,7 +213,7 @@ class _Talk:
 
     def _ask_to_allow(self, item: Pending) -> bool:
         client, by = self._runtime.client, self._shown.by
-        print_line(f"{item.id}: {detail(item)}")
+        print_line(f"{item.id}: {detail(item, self._hints)}")
         word, reason = _choose("allow it? [y]es, [n]o REASON, [l]ater: ", "ynl")
         if word == "y":
             self._runner.run(client.approve(item.id, reason, by, item.digest))
@@ -209,7 +223,7 @@ class _Talk:
 
     def _ask_for_answer(self, item: Pending) -> bool:
         runtime = self._runtime
-        question = self._runner.run(question_of(runtime.store, item)) or detail(item)
+        question = self._runner.run(question_of(runtime.store, item)) or detail(item, self._hints)
         print_line(f"{self._agent} asks: {question}")
         text = _ask("answer> ")
         if not text or not text.strip():
@@ -218,8 +232,10 @@ class _Talk:
         return True
 
     def _ask_what_happened(self, item: Pending) -> bool:
-        print_line(f"{item.id}: nobody knows whether this happened: {detail(item)}")
-        word, told = _choose("did it? [y]es WHAT CAME OF IT, [n]o, [g]ive up, [l]ater: ", "yngl")
+        print_line(f"{item.id}: {WANTED[item.kind]} {detail(item, self._hints)}")
+        word, told = _choose(
+            "did it happen? [y]es WHAT CAME OF IT, [n]o, [g]ive up, [l]ater: ", "yngl"
+        )
         if word == "l":
             return False
         raw = msgspec.Raw(msgspec.json.encode(told)) if told and word == "y" else ev.EMPTY

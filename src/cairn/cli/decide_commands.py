@@ -13,10 +13,10 @@ import msgspec
 import typer
 
 from cairn.cli import exits, options
-from cairn.cli.drivers import options_for
-from cairn.cli.outcome import detail
+from cairn.cli.hints import hints_for
+from cairn.cli.outcome import print_pending
 from cairn.cli.place import Place, locate, with_store
-from cairn.cli.plain import visible_line
+from cairn.cli.plain import reasons, visible_line
 from cairn.cli.say import complain, print_line
 from cairn.core import commands as cmd
 from cairn.core import events as ev
@@ -108,7 +108,7 @@ def resolve(  # noqa: PLR0913 - one parameter for each option of the command
         bool, typer.Option("--not-happened", help="It did not; it is run again under the policy.")
     ] = False,
     give_up: Annotated[
-        bool, typer.Option("--give-up", help="Nobody can tell: the run fails, the call is listed.")
+        bool, typer.Option("--give-up", help="It stays unknown: the run fails, the call is listed.")
     ] = False,
     result: Annotated[
         str | None, typer.Option("--result", help="What it brought, as the model shall read it.")
@@ -160,14 +160,15 @@ def pause(
 
     What is in flight is waited for by whoever drives it.
     """
-    actor = options.who(by)
+    actor, place = options.who(by), locate(store, app)
 
     async def decide(client: Client) -> int:
         await client.submit(run, cmd.Pause(reason=message), actor)
-        print_line(f"paused {run}: cairn resume {run} goes on")
+        hints = hints_for(place, client.store)
+        print_line(f"paused {run}: cairn resume {run}{hints.resume} goes on")
         return exits.DONE
 
-    raise typer.Exit(with_store(locate(store, app), decide))
+    raise typer.Exit(with_store(place, decide))
 
 
 def cancel(
@@ -182,7 +183,7 @@ def cancel(
 
     What is in flight is stopped; runs that are over stay as they are, which exits with 1.
     """
-    actor = options.who(by)
+    actor, place = options.who(by), locate(store, app)
 
     async def decide(client: Client) -> int:
         from cairn.runtime import Runtime
@@ -193,10 +194,10 @@ def cancel(
             return exits.REFUSED
         print_line(f"cancelled {run}")
         for item in result.pending:
-            print_line(f"nobody knows whether this happened: {item.id}: {detail(item)}")
+            print_pending(item, hints_for(place, client.store))
         return exits.DONE
 
-    raise typer.Exit(with_store(locate(store, app), decide))
+    raise typer.Exit(with_store(place, decide))
 
 
 # ---------------------------------------------------------------- what they share
@@ -240,10 +241,12 @@ async def say_who_goes_on(client: Client, place: Place, run: str) -> None:
     info = await client.store.info(run)
     if info.leased or info.status in exits.ENDED:
         return
+    hints = hints_for(place, client.store)
     if info.status == "waiting" and set(info.waits) - {"retry_at"}:
-        print_line(f"run {run} still waits for {', '.join(info.waits)}: see cairn inbox")
+        inbox = f"cairn inbox{hints.decide}"
+        print_line(f"run {run} still waits ({reasons(info.waits)}): see {inbox}")
     elif info.status == "paused":
-        print_line(f"run {run} is paused: cairn resume {run}")
+        print_line(f"run {run} is paused: cairn resume {run}{hints.resume}")
     else:
-        resume = f"cairn resume {run}{options_for(place)}"
+        resume = f"cairn resume {run}{hints.drive}"
         print_line(f"run {run} can go on: {resume}, or the command that began it")

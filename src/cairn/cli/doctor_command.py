@@ -8,7 +8,7 @@ import platform
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,6 +16,7 @@ import typer
 
 from cairn.cli import exits, options
 from cairn.cli.drivers import ALL, NAMED, undriven
+from cairn.cli.hints import Hints, file_of, hints_for, is_found, shown_path
 from cairn.cli.paint import console, line, styled
 from cairn.cli.place import Place, is_missing, locate, open_app, store_file, with_store
 from cairn.cli.plain import visible_line
@@ -27,7 +28,7 @@ from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
 from cairn.errors import CairnError
 from cairn.models import find_model
-from cairn.models.catalogue import check
+from cairn.models.catalogue import check, meant
 from cairn.models.endpoints import ENDPOINTS, key_variable
 from cairn.models.scripted import Scripted
 from cairn.ports import Model, RunFilter
@@ -84,10 +85,26 @@ def doctor(
 def _look(place: Place, named: Model | None, round_trip: bool) -> Iterator[Finding]:
     yield from _python()
     yield from _library()
-    yield from _store(place)
-    yield from _app(place, round_trip)
+    if place.has_app and not place.store:
+        yield from _app_first(place, round_trip)
+    else:
+        yield from _store(place)
+        yield from _app(place, round_trip)
     if named is not None:
         yield from _model(named, round_trip=True)
+
+
+def _app_first(place: Place, round_trip: bool) -> Iterator[Finding]:
+    """The store that the application names, and then the application itself."""
+    try:
+        runtime = open_app(place)
+    except CairnError as error:
+        if place.settings.store_is_named:  # else it is the application's, which nobody can say
+            yield from _store(place)
+        yield Finding(level="problem", what="app", text=str(error))
+        return
+    yield from _own_store(place, runtime)
+    yield from _agents(place, runtime, round_trip)
 
 
 def _python() -> Iterator[Finding]:
@@ -120,18 +137,50 @@ def _store(place: Place) -> Iterator[Finding]:
     if file is None:
         yield Finding(level="note", what="store", text=f"in memory, from {source}")
         return
-    yield from _folder(file)
     if is_missing(file):
+        yield from _folder(file)
         named = bool(place.store)
         text = f"{file} does not exist yet ({source}); the first run makes it"
         yield Finding(level="problem" if named else "note", what="store", text=text)
         return
+    there = Place(settings=place.settings, store=place.path)
+
+    async def look(client: Client) -> list[Finding]:
+        return await _runs(client, hints_for(place, client.store))
+
+    yield from _file(file, source, lambda: with_store(there, look))
+
+
+def _own_store(place: Place, runtime: Runtime) -> Iterator[Finding]:
+    """The store of the application, and whether commands without code look at it, too."""
+    name = place.app or place.settings.app
+    file = file_of(runtime.store)
+    if not file:
+        kind = type(runtime.store).__name__
+        yield Finding(level="note", what="store", text=f"no file but {kind}, from {name}")
+        return
+    shown = shown_path(file)
+    work = _runs(runtime.client, hints_for(place, runtime.store))
+    try:
+        yield from _file(Path(shown), name, lambda: runtime.portal.call(work))
+    finally:
+        work.close()
+    if not is_found(file, place):
+        found = f"{place.settings.store} ({place.settings.store_from})"
+        text = f"commands that load no code look at {found}, unless they are told --store {shown}; "
+        text += f"CAIRN_STORE={shown} says it once"
+        yield Finding(level="note", what="store", text=text)
+
+
+def _file(file: Path, source: str, runs: Callable[[], list[Finding]]) -> Iterator[Finding]:
+    """A store's file: where it is, who may read it, its shape, and what `runs` finds in it."""
+    yield from _folder(file)
     try:
         filesystem.check_place(str(file.absolute()))
         yield Finding(level="ok", what="store", text=f"{file}, from {source}")
         yield _mode(file)
         yield _shape(file)
-        yield from with_store(Place(settings=place.settings, store=place.path), _runs)
+        yield from runs()
     except CairnError as error:
         yield Finding(level="problem", what="store", text=str(error))
 
@@ -189,7 +238,7 @@ def _shape(file: Path) -> Finding:
     return Finding(level="ok" if journal == "wal" else "note", what="file", text=text)
 
 
-async def _runs(client: Client) -> list[Finding]:
+async def _runs(client: Client, hints: Hints) -> list[Finding]:
     """How many runs are not over, who drives them, and what waits for people."""
     live = await client.store.runs(RunFilter(status=LIVE, limit=ALL))
     by_status = ", ".join(
@@ -204,13 +253,13 @@ async def _runs(client: Client) -> list[Finding]:
     left = [r for r in live if undriven(r, now)]
     if left:
         names = ", ".join(r.run for r in left[:NAMED]) + (" …" if len(left) > NAMED else "")
-        text = f"{len(left)} could go on and nobody drives them: {names}. cairn work takes them on"
+        text = f"{len(left)} could go on and nobody drives them: {names}. "
+        text += f"cairn work{hints.drive} takes them on"
         found.append(Finding(level="note", what="runs", text=text))
     waiting = len(await client.store.pending(ALL))
     if waiting:
-        found.append(
-            Finding(level="note", what="inbox", text=f"{waiting} wait for people: cairn inbox")
-        )
+        text = f"{waiting} wait for people: cairn inbox{hints.decide}"
+        found.append(Finding(level="note", what="inbox", text=text))
     return found
 
 
@@ -222,13 +271,16 @@ def _app(place: Place, round_trip: bool) -> Iterator[Finding]:
         text = "none named (--app, CAIRN_APP or [tool.cairn] app): nothing can be driven from here"
         yield Finding(level="note", what="app", text=text)
         return
-    name = place.app or place.settings.app
     try:
         runtime = open_app(place)
     except CairnError as error:
         yield Finding(level="problem", what="app", text=str(error))
         return
-    yield Finding(level="ok", what="app", text=name)
+    yield from _agents(place, runtime, round_trip)
+
+
+def _agents(place: Place, runtime: Runtime, round_trip: bool) -> Iterator[Finding]:
+    yield Finding(level="ok", what="app", text=place.app or place.settings.app)
     if not runtime.host.agents:
         yield Finding(level="problem", what="agents", text="the runtime has none")
     models: dict[tuple[str, str, type], Model] = {}
@@ -267,13 +319,22 @@ def _model(model: Model, *, round_trip: bool) -> Iterator[Finding]:
         return
     problem = check(model)
     if problem:
-        yield Finding(level="problem", what=what, text=without_keys(problem))
+        text = without_keys(problem).rstrip(".") + _meant(model)
+        yield Finding(level="problem", what=what, text=text)
         return
     text = ", ".join(filter(None, ["ready to be asked", where_of(model), _key_from(model)]))
-    yield Finding(level="ok", what=what, text=text)
+    guess = _meant(model)
+    text += f", but the price data know no such model{guess}" if guess else ""
+    yield Finding(level="note" if guess else "ok", what=what, text=text)
     if round_trip:
         trip = ask(model)
         yield Finding(level="ok" if trip.ok else "problem", what=what, text=trip.text)
+
+
+def _meant(model: Model) -> str:
+    """Which models are named nearly so, for a provider whose models are known."""
+    endpoint = ENDPOINTS.get(model.name.partition(":")[0])
+    return "" if endpoint is None or endpoint.free_key else meant(model.name)
 
 
 def _key_from(model: Model) -> str:

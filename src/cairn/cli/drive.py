@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from cairn.cli import exits
 from cairn.cli.drivers import aside, undriven
+from cairn.cli.hints import Hints, hints_for
 from cairn.cli.interrupts import RunInterrupts
 from cairn.cli.outcome import print_json, print_outcome, run_object
+from cairn.cli.place import Place
 from cairn.cli.say import complain, print_line
 from cairn.cli.screen import screen_for
 from cairn.core.messages import Record
@@ -29,12 +31,14 @@ class Shown(Record):
     """How a driven run is shown.
 
     Args:
+        place: Where the command works.
         json: The result as one JSON object, and nothing else.
         quiet: The result only.
         by: Who presses Ctrl-C.
         only: Beginnings of the names of events that are shown; an empty one means all.
     """
 
+    place: Place
     json: bool = False
     quiet: bool = False
     by: str = ""
@@ -88,7 +92,7 @@ def drive_to_report(
             result = await drive_shown(runtime, run, lambda: source(run), shown)
         finally:
             await runtime.close_async()
-        report(result, shown)
+        report(result, shown, runtime.store)
         return exits.of_run(result.status)
 
     return asyncio.run(whole())
@@ -104,7 +108,7 @@ def start_to_report(runtime: Runtime, run: str, source: Source, shown: Shown) ->
             await runtime.close_async()
 
     result = asyncio.run(whole())
-    report(result, shown)
+    report(result, shown, runtime.store)
     return exits.of_run(result.status)
 
 
@@ -117,34 +121,34 @@ async def leave_to_others(store: Store, run: str, shown: Shown) -> int:
 
     info = await store.info(run)
     if info.status in exits.ENDED or shown.json:
-        report(await result_of(store, run), shown)
+        report(await result_of(store, run), shown, store)
     if info.status in exits.ENDED:
         return exits.of_run(info.status)
     now = SystemClock().now_us()
     if not shown.json:
         print_line(f"run {run} is {info.status}{aside(info, now)}")
-    complain(_who_goes_on(info, now))
+    complain(_who_goes_on(info, now, hints_for(shown.place, store)))
     return exits.LEFT
 
 
-def _who_goes_on(info: RunInfo, now: int) -> str:
+def _who_goes_on(info: RunInfo, now: int, hints: Hints) -> str:
     run = info.run
     if info.leased:
         return f"run {run} is not driven from here: another process drives it"
     how = (
-        f"cairn resume {run} --app module:name, or cairn work --app module:name, "
+        f"cairn resume {run}{hints.elsewhere}, or cairn work{hints.elsewhere}, "
         f"with an application that has the agent {info.agent!r}"
     )
     if undriven(info, now):
         return f"nobody drives run {run}. To go on: {how}"
     if "retry_at" in info.waits:
         return f"nobody drives run {run}, which waits for a time. To go on then: {how}"
-    return f"run {run} waits for people: see cairn inbox. To go on after that: {how}"
+    return f"run {run} waits for people: see cairn inbox{hints.decide}. To go on after that: {how}"
 
 
-def report(result: Run, shown: Shown) -> None:
-    """Print how a run stands."""
+def report(result: Run, shown: Shown, store: Store) -> None:
+    """Print how a run of this store stands."""
     if shown.json:
         print_json(run_object(result))
     else:
-        print_outcome(result)
+        print_outcome(result, hints_for(shown.place, store))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
-from cairn.cli.place import Place
+from cairn.cli.hints import Hints
+from cairn.cli.plain import reasons
 from cairn.engine.clock import SystemClock
 from cairn.ports import RunFilter, RunInfo, Store
 
@@ -25,7 +25,7 @@ def undriven(info: RunInfo, now: int) -> bool:
 
 def aside(info: RunInfo, now: int) -> str:
     """What belongs behind a run's status: what it waits for, and whether anybody drives it."""
-    waits = f" ({', '.join(info.waits)})" if info.waits else ""
+    waits = f" ({reasons(info.waits)})" if info.waits else ""
     if info.leased:
         return f"{waits}, driven"
     return f"{waits}, not driven" if undriven(info, now) else waits
@@ -38,26 +38,17 @@ async def find_undriven(store: Store) -> list[RunInfo]:
     return [info for info in moving if undriven(info, now)]
 
 
-def takeover(left: Sequence[RunInfo], place: Place) -> str:
+def takeover(left: Sequence[RunInfo], hints: Hints) -> str:
     """A line on runs that nobody drives, with the commands that take them over; empty for none."""
     if not left:
         return ""
-    where = options_for(place)
-    work = f"cairn work{where}"
+    work = f"cairn work{hints.drive}"
     if len(left) == 1:
         (info,) = left
-        resume = f"cairn resume {info.run}{where}"
+        resume = f"cairn resume {info.run}{hints.drive}"
         return (
             f"run {info.run} is {info.status} and nobody drives it. To go on: {resume}, or {work}"
         )
     names = ", ".join(info.run for info in left[:NAMED])
     more = " …" if len(left) > NAMED else ""
     return f"{len(left)} runs could go on and nobody drives them: {names}{more}. To go on: {work}"
-
-
-def options_for(place: Place) -> str:
-    """What has to be typed again for the same place, and the application, if none is known."""
-    store = f" --store {shlex.quote(place.store)}" if place.store else ""
-    if place.app:
-        return f"{store} --app {shlex.quote(place.app)}"
-    return store if place.has_app else f"{store} --app module:name"

@@ -129,7 +129,7 @@ def fork(  # noqa: PLR0913 - one parameter for each option of the command
     """
     edits = _edits(call, arguments, plan, message)
     place, actor = locate(store, app), options.who(by)
-    shown = Shown(json=json, quiet=quiet, by=actor)
+    shown = Shown(place=place, json=json, quiet=quiet, by=actor)
 
     async def prepare(client: Client) -> str:
         info = await client.store.info(run)

@@ -140,7 +140,7 @@ def prune(
     """Remove old runs that are over.
 
     Whole runs go that nobody wrote to for so long; the last hash of each is kept. Runs with a
-    fork, with an effect nobody knows of, or in the middle of a session stay.
+    fork, with an unknown call, or in the middle of a session stay.
     """
     age_us = options.seconds_of(older_than, "--older-than") * 1_000_000
     before = SystemClock().now_us() - age_us

@@ -11,13 +11,14 @@ from rich.live import Live as RichLive
 from rich.text import Text
 
 from cairn.cli.paint import console, line, styled
-from cairn.cli.plain import count, money, span, visible, visible_line
+from cairn.cli.plain import WANTED, count, money, span, visible, visible_line
 from cairn.cli.teller import LineTeller
 from cairn.core.events import Entry
 from cairn.core.evolve import evolve
 from cairn.core.lifecycle import CallStatus
 from cairn.core.limits import Limits
 from cairn.core.state import Call, RunState
+from cairn.errors import ErrorClass
 from cairn.ports import Delta, Discard, Observed, Progress
 
 TAIL_LINES = 8
@@ -115,10 +116,11 @@ class Live:
         )
 
     def _call(self, call: Call) -> Text:
+        doubt = call.error_class is ErrorClass.IN_DOUBT
         waits = {
             CallStatus.ASKING: f"waits for approval {call.approval}",
             CallStatus.QUESTION: f"asks {call.approval}",
-            CallStatus.TAKEOVER: "nobody knows whether it happened",
+            CallStatus.TAKEOVER: WANTED["in_doubt" if doubt else "takeover"],
         }.get(call.status, "")
         again = f"attempt {call.attempt}" if call.attempt > 1 else ""
         return _one_line(

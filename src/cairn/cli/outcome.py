@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cairn.cli.hints import Hints
 from cairn.cli.paint import console, line, styled
-from cairn.cli.plain import count, json_line, money, span, visible, visible_line
+from cairn.cli.plain import (
+    WANTED,
+    count,
+    json_line,
+    money,
+    reasons,
+    span,
+    visible,
+    visible_line,
+)
 from cairn.cli.say import write
 from cairn.core import events as ev
 from cairn.core.index import Pending
@@ -23,7 +33,7 @@ SHOWN_DETAIL = 2_000
 """Characters of a call that are shown to whoever decides it; what is left out is said."""
 
 
-def print_outcome(run: Run) -> None:
+def print_outcome(run: Run, hints: Hints) -> None:
     """The run's text, a line of figures, and whatever people have to do."""
     out = console()
     out.print(visible(run.text) if run.text else "(no text)", soft_wrap=True)
@@ -31,7 +41,7 @@ def print_outcome(run: Run) -> None:
         line(
             f"run {run.id}",
             styled(run.status),
-            run.reason if run.status == "waiting" else "",
+            reasons(run.reason.split(", ")) if run.status == "waiting" else "",
             f"limit {run.limit}" if run.limit else "",
             run.error_class,
             count(run.steps, "step"),
@@ -46,22 +56,22 @@ def print_outcome(run: Run) -> None:
     for made in run.artifacts:
         out.print(line(f"artifact {made.id}", made.name, made.media_type, f"{made.size:,} bytes"))
     for item in run.pending:
-        print_pending(item)
-    hint = next_step(run)
+        print_pending(item, hints)
+    hint = next_step(run, hints)
     if hint:
         out.print(hint, soft_wrap=True)
 
 
-def print_pending(item: Pending, question: str = "") -> None:
+def print_pending(item: Pending, hints: Hints, question: str = "") -> None:
     """One thing that waits for people, and the commands that decide it."""
     out = console()
-    what = {"in_doubt": "did it happen?", "takeover": "do it yourself"}.get(item.kind, item.kind)
+    what = WANTED.get(item.kind, item.kind)
     out.print(line(item.id, styled_kind(item), what, _until(item)), soft_wrap=True)
-    shown = question or detail(item)
+    shown = question or detail(item, hints)
     if shown:
         out.print(f"    {shown}", soft_wrap=True)
     for command in commands(item):
-        out.print(f"    {command}", soft_wrap=True)
+        out.print(f"    {command}{hints.decide}", soft_wrap=True)
 
 
 def styled_kind(item: Pending) -> Any:
@@ -69,7 +79,7 @@ def styled_kind(item: Pending) -> Any:
     return line(item.tool or "question", style="yellow")
 
 
-def detail(item: Pending) -> str:
+def detail(item: Pending, hints: Hints) -> str:
     """What is asked or would be done."""
     if item.kind == "input":
         question = (parse_object(item.detail) or {}).get("question", "")
@@ -77,7 +87,9 @@ def detail(item: Pending) -> str:
     if not item.tool:
         return ""
     left_out = len(item.detail) - SHOWN_DETAIL
-    more = f" [{left_out:,} more characters: cairn inbox --json]" if left_out > 0 else ""
+    more = (
+        f" [{left_out:,} more characters: cairn inbox --json{hints.decide}]" if left_out > 0 else ""
+    )
     shown = " ".join(visible(item.detail[:SHOWN_DETAIL]).split())
     return f"{visible_line(item.tool, 60)}({shown}{more})"
 
@@ -95,7 +107,7 @@ async def question_of(store: Store, item: Pending) -> str:
 
 
 def commands(item: Pending) -> list[str]:
-    """How to decide it from a shell."""
+    """How to decide it from a shell, where the store is found by itself."""
     match item.kind:
         case "approval":
             return [f"cairn approve {item.id}", f"cairn deny {item.id} -m REASON"]
@@ -111,14 +123,18 @@ def commands(item: Pending) -> list[str]:
             ]
 
 
-def next_step(run: Run) -> str:
-    """What to do to go on with a run that is neither over nor waiting for a decision."""
+def next_step(run: Run, hints: Hints) -> str:
+    """What to do to go on with a run, once all is decided that it may be waiting for."""
+    resume = f"cairn resume {run.id}{hints.resume}"
     if run.status == "paused":
-        return f"To go on: cairn resume {run.id}"
+        return f"To go on: {resume}"
     if run.status in {"running", "queued"}:
-        return f"To go on: cairn resume {run.id}, or a worker"
+        return f"To go on: {resume}, or a worker"
     if run.pending and run.status == "waiting":
-        return f"After that: cairn resume {run.id}, or the same command again, or a worker"
+        return f"After that: {resume}, or the same command again, or a worker"
+    if run.status in {"failed", "stopped"}:
+        when = "After that, to go on" if run.pending else "To go on"
+        return f"{when} as a new run: cairn retry {run.id}{hints.drive}"
     return ""
 
 

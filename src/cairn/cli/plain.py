@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,18 @@ import msgspec
 
 from cairn.core.views.words import money, short, span
 
-__all__ = ["count", "day", "json_line", "money", "offset", "span", "visible", "visible_line"]
+__all__ = [
+    "WANTED",
+    "count",
+    "day",
+    "json_line",
+    "money",
+    "offset",
+    "reasons",
+    "span",
+    "visible",
+    "visible_line",
+]
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, escape among them; not \t and \n
@@ -18,11 +30,18 @@ _HIDDEN = re.compile(
     "\ud800-\udfff]"
 )
 SECOND_US = 1_000_000
+WANTED = {"in_doubt": "in doubt: did it happen?", "takeover": "do it yourself"}
+"""What people are asked about a call that waits for them, where its kind alone does not say it."""
 
 
 def count(number: int, what: str) -> str:
     """`1 step`, `2 steps`."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def reasons(waits: Iterable[str]) -> str:
+    """What a run waits for, as people read it: `approval, in doubt`."""
+    return ", ".join("in doubt" if each == "in_doubt" else each for each in waits)
 
 
 def visible(text: str) -> str:

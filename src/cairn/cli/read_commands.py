@@ -9,9 +9,10 @@ import typer
 
 from cairn.cli import options
 from cairn.cli.drivers import aside, find_undriven, takeover, undriven
+from cairn.cli.hints import Hints, hints_for
 from cairn.cli.outcome import pending_object, print_json, print_pending, question_of
 from cairn.cli.paint import console, styled
-from cairn.cli.place import Place, locate, with_store
+from cairn.cli.place import locate, with_store
 from cairn.cli.plain import day, json_line, money, visible, visible_line
 from cairn.cli.say import print_line, write
 from cairn.cli.teller import LineTeller
@@ -51,7 +52,11 @@ def runs(
         )
     where = RunFilter(status=wanted, agent=agent, session=session, limit=limit + 1)
     place = locate(store, app)
-    found = with_store(place, lambda client: client.runs(where))
+
+    async def look(client: Client) -> tuple[list[RunInfo], Hints]:
+        return await client.runs(where), hints_for(place, client.store)
+
+    found, hints = with_store(place, look)
     if json:
         for info in found[:limit]:
             print_json(msgspec.structs.asdict(info))
@@ -60,7 +65,7 @@ def runs(
         _print_runs(found[:limit], now)
         if len(found) > limit:
             print_line(f"there are more: --limit {limit * 5}")
-        _print_takeover([info for info in found[:limit] if undriven(info, now)], place)
+        _print_takeover([info for info in found[:limit] if undriven(info, now)], hints)
     else:
         print_line("no runs")
 
@@ -88,8 +93,8 @@ def _print_runs(found: list[RunInfo], now: int) -> None:
     console(table=True).print(table)
 
 
-def _print_takeover(left: list[RunInfo], place: Place) -> None:
-    if hint := takeover(left, place):
+def _print_takeover(left: list[RunInfo], hints: Hints) -> None:
+    if hint := takeover(left, hints):
         print_line(hint)
 
 
@@ -159,16 +164,20 @@ def inbox(*, json: options.Json = False, store: options.Store = "", app: options
     Runs that could go on and that nobody drives are named at the end.
     """
     place = locate(store, app)
-    found, left = with_store(place, _inbox)
+
+    async def look(client: Client) -> tuple[list[tuple[Pending, str]], list[RunInfo], Hints]:
+        return *await _inbox(client), hints_for(place, client.store)
+
+    found, left, hints = with_store(place, look)
     for item, question in found:
         if json:
             print_json({**pending_object(item), "question": question})
         else:
-            print_pending(item, visible_line(question, 400))
+            print_pending(item, hints, visible_line(question, 400))
     if not found and not json:
         print_line("nothing waits")
     if not json:
-        _print_takeover(left, place)
+        _print_takeover(left, hints)
 
 
 async def _inbox(client: Client) -> tuple[list[tuple[Pending, str]], list[RunInfo]]:

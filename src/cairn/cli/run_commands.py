@@ -15,7 +15,7 @@ import typer
 from cairn.cli import exits, options
 from cairn.cli.drive import Shown, drive_to_report, leave_to_others, start_to_report
 from cairn.cli.interrupts import Signals, leave_at_once
-from cairn.cli.place import Place, locate, open_app, with_store
+from cairn.cli.place import locate, open_app, with_store
 from cairn.cli.plain import day
 from cairn.cli.say import print_line
 from cairn.cli.teller import LineTeller
@@ -68,7 +68,8 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
     cancels it. Exit code: 0 completed, 1 failed, 2 usage, 3 stopped, 4 cancelled, 5 waiting, 6
     paused.
     """
-    runtime = open_app(locate(store, app))
+    place = locate(store, app)
+    runtime = open_app(place)
     bounds = _Bounds(max_steps, max_calls, max_tokens, max_usd, max_seconds)
     run_id = id or new_id()
     given = sys.stdin.read() if task == "-" else task
@@ -85,7 +86,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
             approvals=approvals,
         )
 
-    shown = Shown(json=json, quiet=quiet, by=options.who(""))
+    shown = Shown(place=place, json=json, quiet=quiet, by=options.who(""))
     raise typer.Exit(start_to_report(runtime, run_id, source, shown))
 
 
@@ -104,8 +105,8 @@ def resume(
     is driven: standard error says who has to go on, and unless the run is over the exit code is 5.
     """
     place = locate(store, app)
-    shown = Shown(json=json, quiet=quiet, by=options.who(by))
-    raise typer.Exit(_go_on(place, lambda client: _unpause(client, run, shown.by), shown))
+    shown = Shown(place=place, json=json, quiet=quiet, by=options.who(by))
+    raise typer.Exit(_go_on(lambda client: _unpause(client, run, shown.by), shown))
 
 
 def retry(  # noqa: PLR0913 - one parameter for each option of the command
@@ -133,8 +134,8 @@ def retry(  # noqa: PLR0913 - one parameter for each option of the command
     """
     place = locate(store, app)
     bounds = _Bounds(max_steps, max_calls, max_tokens, max_usd, max_seconds)
-    shown = Shown(json=json, quiet=quiet, by=options.who(""))
-    raise typer.Exit(_go_on(place, lambda client: _fork(client, run, id, bounds), shown))
+    shown = Shown(place=place, json=json, quiet=quiet, by=options.who(""))
+    raise typer.Exit(_go_on(lambda client: _fork(client, run, id, bounds), shown))
 
 
 def work(
@@ -201,8 +202,9 @@ async def _fork(client: Client, run: str, new: str, bounds: _Bounds) -> str:
     return await client.retry(run, new, limits if limits != old else None)
 
 
-def _go_on(place: Place, prepare: Callable[[Client], Awaitable[str]], shown: Shown) -> int:
+def _go_on(prepare: Callable[[Client], Awaitable[str]], shown: Shown) -> int:
     """Prepare a run with the store alone, then drive it if there is an application to do so."""
+    place = shown.place
     if place.has_app:
         runtime = open_app(place)
         return drive_to_report(runtime, lambda: prepare(runtime.client), runtime.watch_async, shown)

@@ -6,7 +6,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from cairn.cli.paint import line, styled
-from cairn.cli.plain import count, day, money, offset, span, visible, visible_line
+from cairn.cli.plain import count, day, money, offset, reasons, span, visible, visible_line
 from cairn.core.edits import MARKS
 from cairn.core.messages import text_of
 from cairn.core.views import (
@@ -87,7 +87,7 @@ def _figures(tree: Tree, view: RunView) -> None:
 def _ending(tree: Tree, view: RunView, teller: _Teller) -> None:
     for item in view.pending:
         asked = teller.text(f"{item.tool}({item.detail})" if item.tool else "")
-        tree.add(line(f"waits: {item.id}", item.kind, asked, style="yellow"))
+        tree.add(line(f"waits: {item.id}", reasons([item.kind]), asked, style="yellow"))
     end = view.end
     if end is None:
         return
@@ -99,6 +99,11 @@ def _ending(tree: Tree, view: RunView, teller: _Teller) -> None:
     )
     if view.status.value == "completed" and view.answer:
         branch.add(Text(teller.text(view.answer)))
+
+
+def _doubt(attempt: CallAttempt) -> str:
+    """Why its effect is unknown; that the tool was unsure says no more than that it is."""
+    return attempt.doubt.removeprefix("unsure").removeprefix(": ")
 
 
 class _Teller:
@@ -275,7 +280,7 @@ class _Teller:
             styled("running" if attempt.fate == "open" else attempt.fate),
             span(attempt.duration_us) if attempt.ended_at else "",
             money(attempt.micro_usd) if attempt.micro_usd else "",
-            self.text(attempt.doubt),
+            self.text(_doubt(attempt)),
         )
 
     # ------------------------------------------------------------ the rest
@@ -315,7 +320,7 @@ class _Teller:
                     self.when(change.at),
                     f"event {change.seq}",
                     styled(change.after.value),
-                    ", ".join(change.waits) if change.after.value == "waiting" else "",
+                    reasons(change.waits) if change.after.value == "waiting" else "",
                     change.event,
                     f"by {change.actor}" if change.actor else "",
                 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,11 +22,11 @@ from cairn.engine.attend import attend
 from cairn.engine.backs import Back, ProbeBack, ToolBack, capped
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
-from cairn.engine.journal import OpenJournal
+from cairn.engine.journal import PATIENCE, OpenJournal
 from cairn.engine.load import load, read_artifact
 from cairn.engine.perform import ToolFlight, perform_probe
-from cairn.errors import CairnError, DepsFailed, ErrorClass
-from cairn.ports import Progress, Store
+from cairn.errors import CairnError, DepsFailed, ErrorClass, StoreBusy
+from cairn.ports import Clock, Progress, Store
 from cairn.tools.context import Context
 from cairn.tools.outcome import classify
 from cairn.tools.results import UnserialisableResult, stand_in, to_json
@@ -210,16 +212,54 @@ class CallRunner:
         task.add_done_callback(_late_writes.discard)
 
     async def _write_late(self, command: Late, attempt: int) -> None:
-        run = self._journal.state.run
-        try:
-            seen = await load(self._store, run)
+        store, run = self._store, self._journal.state.run
+
+        async def settled() -> RunState:
+            seen = await load(store, run)
             while _at_work(seen, command.call, attempt):  # its owner's word must stand first
-                if not await self._store.changed(run, seen.seq, LATE_S):
+                if not await store.changed(run, seen.seq, LATE_S):
                     break
-                seen = await load(self._store, run)
-            await self._store.submit(run, seen, command, self._host.clock.now_us())
+                seen = await load(store, run)
+            return seen
+
+        with suppress(CairnError):  # it stands in the log, and nobody waits for it
+            await deliver(store, run, [command], self._host.clock, settled)
+
+
+async def deliver(
+    store: Store,
+    run: str,
+    outcomes: Sequence[Late],
+    clock: Clock,
+    seen: Callable[[], Awaitable[RunState]] | None = None,
+) -> None:
+    """Write late outcomes; while the store is busy they are tried again, as those in time are.
+
+    The patience is one for all of them: the end of a process must not wait for each.
+
+    Args:
+        store, run: Where they belong.
+        outcomes: In the order they are written in.
+        clock: Says when it is.
+        seen: Gives the state an outcome is put on; the run's present one by default.
+
+    Raises:
+        CairnError: one could not be written; it and those behind it are named in the log.
+    """
+    read = seen if seen is not None else partial(load, store, run)
+    left = list(outcomes)
+    busy = 0
+    while left:
+        try:
+            await store.submit(run, await read(), left[0], clock.now_us())
         except CairnError as error:
-            log.warning("the late outcome of %s/%s is lost: %s", run, command.call, error)
+            busy += isinstance(error, StoreBusy)
+            if isinstance(error, StoreBusy) and busy < PATIENCE:
+                continue
+            for late in left:
+                log.warning("the late outcome of %s/%s is lost: %s", run, late.call, error)
+            raise
+        del left[0]
 
 
 def _at_work(state: RunState, call_id: str, attempt: int) -> bool:

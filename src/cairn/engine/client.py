@@ -21,7 +21,7 @@ from cairn.core.limits import Limits
 from cairn.core.messages import Part, Principal, Record, clean
 from cairn.core.state import RunState
 from cairn.engine.branch import fork_run, retry_run
-from cairn.engine.given import check_call, check_request, check_run_id
+from cairn.engine.given import check_call, check_request, check_run_id, check_seq
 from cairn.engine.load import load
 from cairn.errors import Moved, RunConflict, SessionBusy, UnknownRun
 from cairn.ports import Clock, NewRun, RunFilter, RunInfo, Store
@@ -240,7 +240,12 @@ class Client:
         return await self.store.pending()
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[ev.Entry]:
-        """Entries as they are written, until the run is over or waits for people."""
+        """Entries as they are written, until the run is over or waits for people.
+
+        Raises `UnknownRun` if `after` is no event of the run.
+        """
+        if after:
+            check_seq(run, after, (await self.store.info(run)).head)
         while True:
             info = await self.store.info(run)
             for entry in await self.store.read(run, after=after):

@@ -30,7 +30,7 @@ from cairn.core.rules import Rules
 from cairn.core.state import RunState
 from cairn.engine.attend import TASK_S, attend, stand_in_line
 from cairn.engine.backs import ProbeBack, TaskBack, events_for
-from cairn.engine.calls import CallRunner
+from cairn.engine.calls import CallRunner, deliver
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
@@ -380,21 +380,21 @@ class Drive:
     async def leave(self) -> None:
         """Somebody else owns the run: stop, and hand over what was finished as late outcomes."""
         await self._flights.halt()
-        if self._crew is not None:
-            state = self._journal.state
-            for back in self._flights.landed():
-                steps = events_for(
-                    back, state, self._crew, self._host.clock.now_us(), self._host.jitter()
-                )
-                await self._hand_over([event for _, event in steps])
-        await self._hand_over([event for _, event in self._journal.unwritten()])
+        known: list[tuple[int, ev.Event]] = []
+        try:
+            if self._crew is not None:
+                state = self._journal.state
+                for back in self._flights.landed():
+                    known += events_for(
+                        back, state, self._crew, self._host.clock.now_us(), self._host.jitter()
+                    )
+        finally:  # an outcome that cannot be read takes no other one with it
+            known += self._journal.unwritten()
+            await self._hand_over([event for _, event in known])
 
     async def _hand_over(self, events: list[ev.Event]) -> None:
-        for event in events:
-            late = late_command(event)
-            if late is not None:
-                seen = await load(self._store, self._run)
-                await self._store.submit(self._run, seen, late, self._host.clock.now_us())
+        late = [found for event in events if (found := late_command(event)) is not None]
+        await deliver(self._store, self._run, late, self._host.clock)
 
 
 def _cut_short(action: RunTask, reason: Reason) -> TaskBack:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from cairn.core.events import Entry
+from cairn.engine.given import check_seq
 from cairn.engine.host import Host
 from cairn.engine.notify import Notifier
 from cairn.engine.worker import drive
@@ -23,7 +24,12 @@ async def stream_run(
 
     Ends when the run is over or waits for people. Closing the iterator early stops driving the
     run here; it stays resumable.
+
+    Raises:
+        UnknownRun: there is no such run, or `after` is no event of it.
     """
+    if after:
+        check_seq(run, after, (await store.info(run)).head)
     queue: asyncio.Queue[Observed | None] = asyncio.Queue(QUEUE)
 
     def observe(_: str, what: Observed | None) -> None:
@@ -64,3 +70,5 @@ async def stream_run(
         if not driver.done():
             driver.cancel()
             await asyncio.wait({driver})
+        elif not driver.cancelled():
+            driver.exception()  # seen, also when something else was raised before it

@@ -201,7 +201,7 @@ def _rejected(e: ev.ToolRejected, long: int) -> str:
 
 
 def _unknown(e: ev.ToolUnknown, long: int) -> str:
-    return joined(e.call, f"nobody knows whether it happened ({e.reason})", short(e.message, long))
+    return joined(e.call, f"unknown ({e.reason})", short(e.message, long))
 
 
 def _resolved(e: ev.ToolResolved, long: int) -> str:
