@@ -1,0 +1,1 @@
+"""The servers room: a runtime's agents offered to others over a protocol."""
