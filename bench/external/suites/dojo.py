@@ -14,10 +14,11 @@ stand_in("agentdojo.agent_pipeline.llms.google_llm", EMPTY_FUNCTION_NAME="<empty
 
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str  # noqa: E402 - see above
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime  # noqa: E402 - see above
-from agentdojo.task_suite.load_suites import get_suite  # noqa: E402 - see above
+from agentdojo.task_suite.load_suites import get_suite, get_suites  # noqa: E402 - see above
 from agentdojo.types import text_content_block_from_string  # noqa: E402 - see above
 
 VERSION = "v1.2.2"
+__all__ = ["SILENT", "VERSION", "Dojo", "DojoWorld", "get_suites", "text_content_block_from_string"]
 SILENT = "Done."
 """The answer where the truth has none: to the runtime an empty reply is a fault."""
 
@@ -31,10 +32,10 @@ class DojoWorld:
         self.environment = self._task.init_environment(environment.model_copy(deep=True))
         self._before = self.environment.model_copy(deep=True)
         self._functions = FunctionsRuntime(suite.tools)
-        self._done: list[FunctionCall] = []
+        self.done: list[FunctionCall] = []
 
     def call(self, tool: str, arguments: dict[str, Any]) -> str:
-        self._done.append(FunctionCall(function=tool, args=arguments))
+        self.done.append(FunctionCall(function=tool, args=arguments))
         try:
             found, _ = self._functions.run_function(
                 self.environment, tool, arguments, raise_on_error=True
@@ -52,7 +53,7 @@ class DojoWorld:
             [text_content_block_from_string(answer)],
             self._before,
             self.environment,
-            self._done,
+            self.done,
         )
         return [] if reached else ["the task's utility function says no"]
 
