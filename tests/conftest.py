@@ -6,7 +6,7 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 
 # The promises of stores and models are tests as well: what they assert is shown when it fails.
-for part in ("journals", "claims", "commands", "lists", "retention", "story"):
+for part in ("journals", "claims", "commands", "lists", "retention", "budgets", "story"):
     pytest.register_assert_rewrite(f"cairn.testing.store_{part}")
 for part in ("contract", "faults", "promises", "replies"):
     pytest.register_assert_rewrite(f"cairn.testing.model_{part}")

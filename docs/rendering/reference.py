@@ -15,7 +15,7 @@ from cairn.errors import CairnError, ErrorClass
 
 MADE_FOR_YOU = {"Context", "Tool"}
 """Classes whose objects the runtime makes; how they are built is no business of a user's."""
-ORDER = ("Tasks", "Ground", "Decisions", "Looks")
+ORDER = ("Tasks", "Ground", "Decisions", "Takeovers", "Granting", "Looks")
 """The rooms that a runtime's verbs stand in, in the order of the page."""
 OPEN_KINDS = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 

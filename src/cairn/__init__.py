@@ -12,13 +12,16 @@ from cairn.version import __version__
 
 if TYPE_CHECKING:
     from cairn.agent import Agent, Answer, Briefing
+    from cairn.core.budgets import Budget
     from cairn.core.events import Entry
     from cairn.core.ladder import Ladder, Rung
     from cairn.core.limits import Limits, Price, Tier, Usage
     from cairn.core.messages import Blob, Principal, Source, Text, Uri
-    from cairn.core.policy import Policy
+    from cairn.core.policy import Policy, Rule
+    from cairn.core.terms import ApprovalTerms
     from cairn.engine.result import Run
     from cairn.errors import (
+        BudgetUnknown,
         CairnError,
         ConfigError,
         ErrorClass,
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
         Unsure,
         VersionMismatch,
     )
+    from cairn.governance.secrets import Secrets
+    from cairn.mcp.server import McpServer
     from cairn.models.cassette import Cassette
     from cairn.models.remote import RemoteModel
     from cairn.models.scripted import Scripted, call
@@ -49,13 +54,16 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "cairn.agent": ("Agent", "Answer", "Briefing"),
+    "cairn.core.budgets": ("Budget",),
     "cairn.core.events": ("Entry",),
     "cairn.core.ladder": ("Ladder", "Rung"),
     "cairn.core.limits": ("Limits", "Price", "Tier", "Usage"),
     "cairn.core.messages": ("Blob", "Principal", "Source", "Text", "Uri"),
-    "cairn.core.policy": ("Policy",),
+    "cairn.core.policy": ("Policy", "Rule"),
+    "cairn.core.terms": ("ApprovalTerms",),
     "cairn.engine.result": ("Run",),
     "cairn.errors": (
+        "BudgetUnknown",
         "CairnError",
         "ConfigError",
         "ErrorClass",
@@ -74,6 +82,8 @@ _HOMES = {
         "Unsure",
         "VersionMismatch",
     ),
+    "cairn.governance.secrets": ("Secrets",),
+    "cairn.mcp.server": ("McpServer",),
     "cairn.models.cassette": ("Cassette",),
     "cairn.models.remote": ("RemoteModel",),
     "cairn.models.scripted": ("Scripted", "call"),
@@ -91,8 +101,11 @@ __all__ = [
     "UNKNOWN",
     "Agent",
     "Answer",
+    "ApprovalTerms",
     "Blob",
     "Briefing",
+    "Budget",
+    "BudgetUnknown",
     "CairnError",
     "Cassette",
     "ConfigError",
@@ -104,6 +117,7 @@ __all__ = [
     "IllegalTransition",
     "Ladder",
     "Limits",
+    "McpServer",
     "ModelError",
     "NotDone",
     "Policy",
@@ -112,11 +126,13 @@ __all__ = [
     "Progress",
     "Refused",
     "RemoteModel",
+    "Rule",
     "Run",
     "RunConflict",
     "Rung",
     "Runtime",
     "Scripted",
+    "Secrets",
     "SessionBusy",
     "Source",
     "StoreBusy",

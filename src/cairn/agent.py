@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -17,10 +18,11 @@ from cairn.core.limits import WORST_CASE, Limits, Price, estimate_tokens
 from cairn.core.messages import Principal, Record
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.rules import ModelSpec, Rules
+from cairn.core.terms import ApprovalTerms
 from cairn.errors import ConfigError
 from cairn.models import check_model, find_model
 from cairn.ports import Model, ToolSchema
-from cairn.tools.registry import collect
+from cairn.tools.registry import collect, servers_in
 from cairn.tools.source import Sources
 from cairn.tools.tool import Tool
 from cairn.version import __version__
@@ -62,7 +64,7 @@ class Agent:
         model: A model object or a `provider:name` string.
         instructions: Text, or a function of a `Briefing`, sync or async, asked before every
             request; what changed is journaled.
-        tools: Tools, modules with tools, or names of such modules.
+        tools: Tools, modules with tools, names of such modules, or servers of tools.
         output_type: Type of the final answer; anything pydantic can validate. The answer must
             then be JSON of it, and comes back as `run.output`.
         limits: Its own bounds; a run's can only be stricter.
@@ -74,8 +76,10 @@ class Agent:
         repairs: How often in a run the answer, what one check found, or (in a row) the
             arguments of one tool may be mended.
         approval_days: How long a request for approval stays open.
+        approval: Who may approve its calls, where somebody is asked.
         tool_choice: What the model is told about calling until it has made its first call:
             `auto`, `required`, `none` or the name of a tool.
+        policy: What narrows the work of this agent; what it allows changes nothing.
 
     Raises:
         ConfigError: a value is not usable; the message names it and the fix.
@@ -97,7 +101,9 @@ class Agent:
         builtins: Sequence[str] = BUILTINS,
         repairs: int = 3,
         approval_days: float = 7.0,
+        approval: ApprovalTerms | None = None,
         tool_choice: str = "auto",
+        policy: Policy | None = None,
     ) -> None:
         _check_name(name)
         where = f"Agent({name!r})"
@@ -128,6 +134,9 @@ class Agent:
         self.kind: TaskKind = kind
         self.on_loop: Literal["stop", "ask"] = on_loop
         self.repairs = repairs
+        fine = approval is None or isinstance(approval, ApprovalTerms)
+        _require(fine, where, "approval", approval, "Give ApprovalTerms(...)")
+        self.approval = approval
         self.approval_us = round(approval_days * 86_400 * 1_000_000)
         self.checks = {_name_of(check): check for check in completion_checks}
         if len(self.checks) != len(completion_checks):
@@ -135,14 +144,35 @@ class Agent:
                 f"{where}.completion_checks", "two checks have one name", "Give each its own name"
             )
         offered = tools if isinstance(tools, list | tuple) else [tools]
+        self.servers = servers_in(offered)
         self.tools: dict[str, Tool[..., Any]] = collect([*offered, *_builtin(wanted)])
-        fine = tool_choice in TOOL_CHOICES or tool_choice in self.tools
+        fine = tool_choice in TOOL_CHOICES or tool_choice in self.tools or bool(self.servers)
         fix = f"Use {', '.join(TOOL_CHOICES)} or the name of one of its tools"
         _require(fine, where, "tool_choice", tool_choice, fix)
         self.tool_choice = tool_choice
+        fine = policy is None or isinstance(policy, Policy)
+        _require(fine, where, "policy", policy, "Give a cairn.Policy")
+        self.policy = policy
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, tools={sorted(self.tools)})"
+
+    @property
+    def stock(self) -> tuple[int, ...]:
+        """Which versions of its servers' offers it would work with now."""
+        return tuple(server.version for server in self.servers)
+
+    def stocked(self) -> Agent:
+        """The agent with the tools its servers offer now, for good.
+
+        Raises:
+            ToolDefinitionError: a server's tool has the name of another.
+        """
+        if not self.servers:
+            return self
+        agent = copy(self)
+        agent.tools = collect([*self.tools.values(), *(s.tools() for s in self.servers)])
+        return agent
 
 
 def _builtin(names: Sequence[str]) -> list[Tool[..., Any]]:
@@ -183,6 +213,8 @@ class Crew(Record, gc=True):
     schemas: tuple[ToolSchema, ...]
     output: Any = None
     fingerprint: Fingerprint = Fingerprint()
+    stock: tuple[int, ...] = ()
+    """Which offers of the agent's servers of tools it was made with."""
 
 
 class Output:
@@ -239,10 +271,11 @@ def prepare(
     Raises:
         ConfigError: a model string cannot be found, or a fallback tool is not on offer.
     """
+    stock, agent = agent.stock, agent.stocked()
     models = tuple(find_model(m) for m in agent.models)
     specs = {name: tool.spec for name, tool in agent.tools.items()}
     for name, spec in specs.items():
-        if spec.fallback and spec.fallback not in specs:
+        if spec.fallback and spec.fallback not in specs and all(stock):
             raise ConfigError(
                 f"tool {name}.fallback",
                 f"agent {agent.name!r} has no tool {spec.fallback!r}",
@@ -256,12 +289,14 @@ def prepare(
         tools=specs,
         models=tuple(_spec_of(m, unknown_price) for m in models),
         policy=policy,
+        agent_policy=agent.policy,
         ladder=ladder,
         check_answer=output.problem if output else None,
         checks=tuple(agent.checks),
         offered=sha256(described).hexdigest()[:16] if schemas else "",
         overhead_tokens=_tokens_of_schemas(described.decode(), models) + estimate_tokens(text),
         approval_ttl_us=agent.approval_us,
+        approval=agent.approval,
         repairs=agent.repairs,
         output_mode="schema" if output else "text",
         tool_choice=agent.tool_choice,
@@ -273,6 +308,7 @@ def prepare(
         schemas=schemas,
         output=output,
         fingerprint=fingerprint_of(agent, rules, output),
+        stock=stock,
     )
 
 
@@ -283,14 +319,11 @@ def fingerprint_of(agent: Agent, rules: Rules, output: Output | None = None) -> 
     functions = [tool.function for tool in tools]
     functions += [tool.probe.function for tool in tools if tool.probe is not None]
     functions += [key for tool in tools if (key := tool.spec.conflict_key) is not None]
+    functions += [names for tool in tools if (names := tool.spec.binds) is not None]
     functions += agent.checks.values()
     text = agent.instructions
     policy: Any = rules.policy
-    declared = (
-        [policy.name, policy.tools, policy.effects]
-        if isinstance(policy, Policy)
-        else sources.read(policy)
-    )
+    declared = _described(policy, sources) if isinstance(policy, Policy) else sources.read(policy)
     options = [
         agent.limits,
         agent.kind,
@@ -300,12 +333,13 @@ def fingerprint_of(agent: Agent, rules: Rules, output: Output | None = None) -> 
         agent.repairs,
         agent.approval_us,
         agent.tool_choice,
+        *([msgspec.to_builtins(agent.approval)] if agent.approval is not None else []),
     ]
     return Fingerprint(
         agent=digest(options),
         prompt=digest(text if isinstance(text, str) else sources.read(text)),
         model=digest([spec.name for spec in rules.models]),
-        policy=digest(declared),
+        policy=digest([declared, _described(agent.policy, sources)] if agent.policy else declared),
         ladder=digest(rules.ladder.rows),
         code=digest([__version__, *sources.read_all(functions)]),
         tools=tuple(sorted(f"{tool.name} {_declared(tool)}" for tool in tools)),
@@ -313,10 +347,23 @@ def fingerprint_of(agent: Agent, rules: Rules, output: Output | None = None) -> 
     )
 
 
+def _described(policy: Policy, sources: Sources) -> list[Any]:
+    """All that a policy says, in the short form where it has tables only; and its own code."""
+    said = [policy.name, policy.tools, policy.effects]
+    if not policy.plain:
+        said.append(msgspec.to_builtins(policy))
+    kind = type(policy)
+    if kind is not Policy:
+        said += [sources.read(kind.judge), sources.read(kind.spoken)]
+    return said
+
+
 def _declared(tool: Tool[..., Any]) -> str:
     """The hash of what a person approves, and that of everything else a tool is declared with."""
     spec = tool.spec
-    contract = digest([tool.schema.parameters, spec.effect, spec.recovery, spec.kind])
+    shown = [tool.schema.parameters, spec.effect, spec.recovery, spec.kind]
+    identity = getattr(tool, "identity", "")  # what a server says of its tool, as one hash
+    contract = digest([*shown, identity] if identity else shown)
     handling = [
         tool.schema.description,
         spec.timeout_us,
@@ -329,6 +376,10 @@ def _declared(tool: Tool[..., Any]) -> str:
         spec.result_bytes,
         spec.sources,
         spec.conflict_key is not None,
+        *([list(spec.taint)] if spec.taint else []),
+        *([["secrets", *map(list, spec.secrets)]] if spec.secrets else []),
+        *([msgspec.to_builtins(spec.approval)] if spec.approval is not None else []),
+        *(["binds"] if spec.binds is not None else []),
     ]
     return f"{contract[:8]}.{digest(handling)[:8]}"
 

@@ -10,15 +10,18 @@
     ├── RunError                   a run and what was asked of it do not fit
     │   ├── UnknownRun · UnknownAgent
     │   ├── DepsFailed             the deployment's factory of dependencies raised
+    │   │   └── ToolsUnready       a server of tools cannot be reached
     │   ├── VersionMismatch        the run is pinned to another version of its agent
     │   ├── RunConflict            the id is taken by a run with another input
     │   ├── SessionBusy            the session already has an active run
     │   ├── IllegalTransition      the event or command is not allowed in this state
+    │   ├── BudgetReached          a budget over time has no room for what was to begin
     │   └── Refused                the command is legal in form, but too late or too early
     ├── StoreError
     │   ├── StoreBusy              other processes held the file too long; nothing was written
     │   ├── StoreFailed            the disk failed; what was acknowledged is there on reopening
     │   ├── StoreClosed · SchemaTooNew · CorruptJournal
+    │   ├── BudgetUnknown          what was spent cannot be told; nothing paid is begun
     │   ├── Fenced                 another owner has the run; drop everything
     │   └── Moved                  only the head moved; read the tail and try again
     ├── ModelError                 a model call failed, with its class
@@ -142,6 +145,10 @@ class DepsFailed(RunError):
     """The `deps` factory raised. The run is as it was and can be driven again."""
 
 
+class ToolsUnready(DepsFailed):
+    """A server of tools cannot be reached. The run is as it was and can be driven again."""
+
+
 class VersionMismatch(RunError):
     """The run was begun by another version of its agent and is left alone; it can be resumed.
 
@@ -152,8 +159,9 @@ class VersionMismatch(RunError):
 
     def __init__(self, run: str, parts: tuple[str, ...]) -> None:
         super().__init__(
-            f"run {run!r} is left to the version it was begun by; here these differ: "
-            f"{', '.join(parts)}. Resume it with that version, or set on_change='continue'"
+            f"run {run!r} is kept, but not driven from here: it is left to the version it was "
+            f"begun by, and here these differ: {', '.join(parts)}. To go on: cairn resume {run} "
+            "with that version, or set on_change='continue'"
         )
         self.run = run
         self.parts = parts
@@ -186,6 +194,27 @@ class Refused(RunError):
     """A command came too late, too early, or for something already decided; nothing changed."""
 
 
+class BudgetReached(RunError):
+    """A budget over time has no room for what was to begin; nothing was written.
+
+    Attributes:
+        budget: Its name.
+        measure: What is used up: `calls`, `tokens` or `micro_usd`.
+        bound, used: The cap, and what is used or reserved of it.
+        room: A `cairn.core.budgets.Room`: what the budgets leave a smaller request.
+    """
+
+    def __init__(
+        self, message: str, *, budget: str, measure: str, bound: int, used: int, room: Any
+    ) -> None:
+        super().__init__(message)
+        self.budget = budget
+        self.measure = measure
+        self.bound = bound
+        self.used = used
+        self.room = room
+
+
 class StoreError(CairnError):
     """The store could not do what was asked."""
 
@@ -208,6 +237,10 @@ class SchemaTooNew(StoreError):
 
 class CorruptJournal(StoreError):
     """A stored record cannot be read, or the hash chain does not fit it."""
+
+
+class BudgetUnknown(StoreError):
+    """The store cannot tell what a budget has left: nothing that costs is begun until it can."""
 
 
 class Fenced(StoreError):

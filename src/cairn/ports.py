@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
+from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import Row
 from cairn.core.commands import Command
 from cairn.core.events import Entry
@@ -88,6 +89,18 @@ class Claim(Record):
     previous: Literal["new", "released", "dead", "expired"]
 
 
+class Beside(Record):
+    """What an append has to do with the journal `store`.
+
+    Args:
+        head: Its last seq as the decision knew it; the append is refused when it has moved.
+        entries: Facts for it, in the same write.
+    """
+
+    head: int
+    entries: tuple[Entry, ...] = ()
+
+
 class RunFilter(Record):
     """Which runs to list; empty fields match all. Newest first."""
 
@@ -155,15 +168,19 @@ class Store(Protocol):
         index: Index | None,
         *,
         release: bool = False,
+        beside: Beside | None = None,
     ) -> None:
         """The owner's write: all entries or none; durable when it returns.
 
         `entries[0].seq - 1` is the head it was decided at. `index` None leaves the row as it is.
-        `release` gives the claim up in the same write (entries may then be empty).
+        `release` gives the claim up in the same write (entries may then be empty). `beside`
+        holds it to what the journal `store` says, and writes there too.
 
         Raises:
             Fenced: the epoch is not current; the owner must drop everything.
-            Moved: only the head moved.
+            Moved: only the head moved, the run's or that of the journal `store`.
+            BudgetReached: a budget that stands has no room for what the entries begin.
+            BudgetUnknown: they begin something, and it cannot be told what budgets have left.
             StoreBusy, StoreFailed, StoreClosed: nothing of it was acknowledged.
         """
         ...
@@ -177,6 +194,40 @@ class Store(Protocol):
         it, and the new entry (None when the command changed nothing).
 
         Raises: whatever `accept` raises, with nothing written.
+        """
+        ...
+
+    async def keep(self, head: int, entries: Sequence[Entry]) -> None:
+        """Write facts that belong to no run: all or none, durable when it returns.
+
+        They go to the journal named `store`, which is read like a run's. `entries[0].seq - 1` is
+        the head they were decided at.
+
+        Raises:
+            Moved: its head is not `head`; read its tail and decide anew.
+        """
+        ...
+
+    async def set_budgets(self, caps: Sequence[Cap], now: int, actor: str = "") -> bool:
+        """Let these budgets stand from here on, and no others; a fact of the journal `store`.
+
+        What counts against them is counted from the journals, and from then on in the
+        transaction of each append, whoever makes it. False when they stood already.
+
+        Raises:
+            BudgetUnknown: what was spent cannot be read; nothing has changed.
+        """
+        ...
+
+    async def budgets(self, now: int) -> list[Standing]:
+        """How each budget stands in the window that holds `now`, for everybody it counts."""
+        ...
+
+    async def recount(self, now: int) -> list[str]:
+        """Count anew, from the journals, what was spent; says which counters were not right.
+
+        Raises:
+            BudgetUnknown: a journal that matters cannot be read; nothing has changed.
         """
         ...
 

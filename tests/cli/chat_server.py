@@ -37,6 +37,7 @@ class Said:
         status: Another than 200 makes it an error with `text` as its message.
         code: The error's code.
         headers: Sent beside the usual ones.
+        kind: Another content type makes `text` the whole body.
     """
 
     text: str = ""
@@ -45,6 +46,7 @@ class Said:
     status: int = 200
     code: str = ""
     headers: dict[str, str] = field(default_factory=dict)
+    kind: str = ""
 
     @property
     def reason(self) -> str:
@@ -116,7 +118,9 @@ def _handler(server: ChatServer) -> type[BaseHTTPRequestHandler]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             server.asked.append(body)
             said = server.answer(body)
-            if said.status != 200:
+            if said.kind:
+                self._page(said)
+            elif said.status != 200:
                 error = {"error": {"message": said.text, "code": said.code}}
                 self._send(said.status, error, said.headers)
             else:
@@ -128,6 +132,12 @@ def _handler(server: ChatServer) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def _page(self, said: Said) -> None:
+            self._head(said.status, said.kind, said.headers)
+            self.send_header("Content-Length", str(len(said.text)))
+            self.end_headers()
+            self.wfile.write(said.text.encode())
 
         def _head(self, status: int, kind: str, headers: dict[str, str]) -> None:
             self.send_response(status)

@@ -244,7 +244,7 @@ def test_a_missing_key_is_a_problem_and_nothing_is_asked(cairn: Cairn, server: C
     [
         (
             Answer("bad key", status=401),
-            ("auth:", "(HTTP 401)", "the key in CAIRN_COMPATIBLE_API_KEY is refused"),
+            ("auth:", "(HTTP 401)", "without a key", "export CAIRN_COMPATIBLE_API_KEY=…"),
         ),
         (
             Answer("no such model", status=404, code="model_not_found"),
@@ -278,8 +278,21 @@ def test_a_failed_round_trip_says_its_class_and_what_to_do(
 def test_a_server_that_is_not_there_is_named(cairn: Cairn, server: ChatServer) -> None:
     said = cairn("doctor", "--model", "ollama:toy-1")
     assert said.code == 1
-    assert "network:" in said.out
-    assert f"{NOWHERE}: is the address right (OLLAMA_BASE_URL)" in said.out
+    told = line(said, "model ollama:toy-1")
+    assert told.startswith("problem")
+    assert f"nobody answers at {NOWHERE}. Start it, or look at OLLAMA_BASE_URL" in told
+    assert "ready to be asked" not in said.out
+
+
+def test_a_server_that_lacks_the_model_is_not_called_ready_to_be_asked_for_it(
+    cairn: Cairn, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_BASE_URL", server.url)
+    said = cairn("doctor", "--model", "ollama:toy-7")
+    first, *_ = lines(said, "model ollama:toy-7")
+    assert first.startswith("note")
+    assert "lists no model 'toy-7'. Did you mean toy-" in first
+    assert len(server.asked) == 1, "lists may be short of a name: the server has the last word"
 
 
 def test_a_key_that_the_provider_repeats_is_not_shown(cairn: Cairn, server: ChatServer) -> None:
@@ -291,17 +304,66 @@ def test_a_key_that_the_provider_repeats_is_not_shown(cairn: Cairn, server: Chat
         assert part not in said.out
 
 
-def test_a_key_is_not_sent_to_an_address_of_the_models_own(
-    cairn: Cairn, desk: Path, server: ChatServer
+def own_app(desk: Path, url: str, name: str = "compatible:toy-11", more: str = "") -> None:
+    write_app(desk, f"cairn.Agent('a', cairn.RemoteModel('{name}', base_url='{url}'{more}))")
+
+
+@pytest.mark.parametrize("name", ["compatible:toy-11", "openai-chat:toy-11"])
+def test_a_mistyped_model_of_an_application_is_looked_for_where_it_would_be_asked(
+    cairn: Cairn, desk: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    with ChatServer(lambda _: Answer("gone", status=404), models=("other",)).running() as other:
-        model = f"cairn.RemoteModel('compatible:x', base_url='{other.url}', api_key='mine')"
-        write_app(desk, f"cairn.Agent('a', {model})")
+    """At its own address and with its own key: neither goes anywhere else."""
+    monkeypatch.setenv("CAIRN_COMPATIBLE_API_KEY", "of-the-environment")
+    gone = Answer("gone", status=404, code="model_not_found")
+    with ChatServer(lambda _: gone, models=("toy-1", "tea"), key="mine").running() as other:
+        own_app(desk, other.url, name, ", api_key='mine'")
         said = cairn("doctor", "--app", "remote:rt", "--round-trip")
         assert said.code == 1
-        assert "cairn models lists what can be used here" in said.out
-        assert other.paths == ["/v1/chat/completions"]
+        assert "did you mean toy-1?" in lines(said, f"model {name}")[-1]
+        assert "/v1/models" in other.paths
+        other.models = None
+        said = cairn("doctor", "--app", "remote:rt", "--round-trip")
+        assert f"{other.url} lists no models: look there" in lines(said, f"model {name}")[-1]
     assert server.paths == []
+
+
+def test_a_refused_key_is_looked_for_where_it_was_given(
+    cairn: Cairn, desk: Path, server: ChatServer
+) -> None:
+    server.answer = lambda _: Answer("no", status=401)
+    own_app(desk, server.url, more=", api_key='mine-1234'")
+    app = ("--app", "remote:rt", "--round-trip")
+    said = cairn("doctor", *app, CAIRN_COMPATIBLE_API_KEY="another-1234")
+    told = lines(said, "model compatible:toy-11")[-1]
+    assert "the key in api_key= is refused" in told
+    assert "give a good one" in told
+    assert "CAIRN_COMPATIBLE_API_KEY" not in said.out
+    own_app(desk, server.url)
+    said = cairn("doctor", *app, CAIRN_COMPATIBLE_API_KEY="another-1234")
+    told = lines(said, "model compatible:toy-11")[-1]
+    assert "the key in CAIRN_COMPATIBLE_API_KEY is refused" in told
+
+
+def test_a_page_is_no_reason_to_try_again_later(
+    cairn: Cairn, desk: Path, server: ChatServer
+) -> None:
+    server.answer = lambda _: Answer("<html>sign in</html>", kind="text/html")
+    own_app(desk, server.url, "compatible:toy-1")
+    said = cairn("doctor", "--app", "remote:rt", "--round-trip")
+    told = lines(said, "model compatible:toy-1")[-1]
+    assert "answered with text/html" in told
+    assert f"what stands at {server.url} is no server of models" in told
+    assert "look at base_url=" in told
+    assert "try again" not in told
+
+
+def test_a_round_trip_without_anything_to_ask_is_a_usage_error(
+    cairn: Cairn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CAIRN_APP")
+    said = cairn("doctor", "--round-trip")
+    assert (said.code, said.out) == (2, "")
+    assert "there is no model to ask" in said.err
 
 
 def test_a_model_of_ones_own_that_breaks_is_a_problem_and_no_traceback(

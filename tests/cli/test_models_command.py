@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -58,6 +59,7 @@ def test_the_short_list_names_every_provider_and_how_to_see_more(cairn: Cairn) -
     words = said.out.replace(",", " ").split()
     assert set(PROVIDERS) <= set(words)
     assert "cairn models --all" in said.out
+    assert "any other server: compatible, if CAIRN_COMPATIBLE_BASE_URL says where" in said.out
     whole = cairn("models", "--all").out.splitlines()
     assert [line.split()[0] for line in whole[1:]] == list(PROVIDERS)
 
@@ -218,9 +220,9 @@ def test_servers_of_ones_own_are_never_listed_among_those_that_need_a_key(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)  # as in a plain install
     _, _, said = " ".join(cairn("models").out.split()).partition("with a key also:")
-    keyed, _, own = said.partition("servers of your own, if they run:")
+    keyed, *own = re.split("servers of your own, if they run:|any other server:", said)
     assert "deepseek" in keyed
-    assert "compatible" in own
+    assert "compatible" in own[-1]
     assert "compatible" not in keyed
 
 
@@ -311,6 +313,11 @@ def test_a_name_of_no_provider_is_a_usage_error(cairn: Cairn, name: str) -> None
     said = cairn("models", name)
     assert said.code == 2
     assert "provider" in said.err
+
+
+@pytest.mark.parametrize(("name", "meant"), [("opnai", "openai"), ("gemini", "google")])
+def test_a_misspelt_provider_alone_is_guessed(cairn: Cairn, name: str, meant: str) -> None:
+    assert f"names no provider. Did you mean {meant}?" in cairn("models", name).err
 
 
 def test_one_model_as_json_holds_every_fact(cairn: Cairn) -> None:

@@ -153,6 +153,15 @@ def test_a_trace_fits_its_columns(cairn: Cairn) -> None:
         assert max(map(len, said.out.splitlines())) <= int(columns)
 
 
+def test_a_trace_in_a_pipe_is_not_wrapped(cairn: Cairn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
+    text = "word " * 30
+    cairn("run", "quick", text, "--id", "a")
+    out = cairn("trace", "a").out
+    assert f"input · {text.strip()}" in out
+    assert not any(line.endswith(" ") for line in out.splitlines())
+
+
 def test_a_trace_shows_faults_with_class_and_what_was_done(cairn: Cairn) -> None:
     cairn("run", "twice", "go", "--id", "a")
     out = traced(cairn, "a")

@@ -57,6 +57,24 @@ def test_a_changed_prompt_is_shown_and_counts_when_it_is_asked_for(
     assert cairn("replay", "q", "--strict").code == 1
 
 
+def test_a_new_model_is_overlooked_when_that_is_asked_for(cairn: Cairn, desk: Path) -> None:
+    cairn("run", "quick", "go", "--id", "q", "-q")
+    edit(
+        desk,
+        "    model = Scripted(\n        script,",
+        "    model = Scripted(\n        script,\n        name='new-one',",
+    )
+    assert cairn("replay", "q").code == 1
+    said = cairn("replay", "q", "--ignore", "model", "--strict")
+    assert said.code == 0, said
+    assert said.out.startswith("q: the same way, 2 decisions")
+    assert "ignored from event 2 on: model.requested: model" in said.out
+    (found,) = cairn("replay", "q", "--ignore", "model", "--json").objects
+    assert [(c["kind"], c["now"]) for c in found["changes"]] == [("ignored", "new-one")]
+    assert cairn("replay", "--all", "--ignore", "model").code == 0
+    assert cairn("replay", "q", "--ignore", "prompt").code == 2
+
+
 def test_all_runs_are_summed_up(cairn: Cairn, desk: Path) -> None:
     for name in ("quick", "twice", "endless", "broken"):
         cairn("run", name, "go", "--id", name, "-q")

@@ -218,6 +218,16 @@ def test_resume_of_a_run_that_is_over_shows_its_result(cairn: Cairn) -> None:
     assert "failed (auth)" in said.out
 
 
+def test_resume_of_a_run_that_only_waits_does_not_say_that_it_goes_on(cairn: Cairn) -> None:
+    cairn("run", "shop", "go", "--id", "a")
+    said = cairn("resume", "a")
+    assert said.code == 5
+    assert "a is waiting (approval), and so far nothing has come" in said.out
+    assert "goes on" not in said.out
+    cairn("approve", "a/1")
+    assert "a goes on after event 5" in cairn("resume", "a").out
+
+
 def test_resume_of_an_unknown_run_is_usage(cairn: Cairn) -> None:
     cairn("run", "quick", "go")
     assert cairn("resume", "nope").code == 2
@@ -278,6 +288,35 @@ def test_work_until_idle_drives_what_is_left_and_leaves_what_waits(cairn: Cairn)
     assert cairn("work", "--until-idle", "-q").out == ""
 
 
+def test_work_until_idle_names_the_runs_that_wait_for_another_application(
+    cairn: Cairn, desk: Path
+) -> None:
+    (desk / "other.py").write_text(
+        "from cairn import *\nrt = Runtime('desk.db', agents=[Agent('other', Scripted(['x']))])\n"
+    )
+    cairn("run", "quick", "go", "--id", "a")
+    cairn("fork", "a", "--at", "1", "--id", "left", "--no-drive")
+    said = cairn("work", "--until-idle", "--app", "other:rt")
+    assert said.code == 0
+    assert said.out == "-- 1 run waits for an agent that is not here: left (quick)\n"
+    assert cairn("work", "--until-idle", "-q", "--app", "other:rt").out == ""
+
+
+def test_a_run_that_could_not_begin_for_want_of_a_key_is_kept_and_said_to_be(
+    cairn: Cairn, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (desk / "keyless.py").write_text(
+        "from cairn import *\nrt = Runtime('desk.db', agents=[Agent('k', 'openai:gpt-5-mini')])\n"
+    )
+    said = cairn("run", "k", "go", "--id", "a", "--app", "keyless:rt")
+    assert said.code == 2
+    assert "run a is kept and nothing of it is done" in said.err
+    assert "cairn resume a --app keyless:rt" in said.err
+    assert "OPENAI_API_KEY is not set" in said.err
+    assert [info["status"] for info in cairn("runs", "--json").objects] == ["queued"]
+
+
 def test_the_version_is_the_packages() -> None:
     from cairn.cli.entry import app
 
@@ -289,5 +328,6 @@ def test_every_command_explains_itself_in_a_line_that_is_not_cut() -> None:
 
     said = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout
     commands = said.partition("Commands:\n")[2].splitlines()
-    assert len(commands) == len(app.registered_commands) >= 22
+    known = len(app.registered_commands) + len(app.registered_groups)
+    assert len(commands) == known >= 29
     assert all(line.endswith(".") and not line.endswith("...") for line in commands)

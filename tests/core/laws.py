@@ -53,6 +53,7 @@ class Seen:
     first_start: int = 0
     ok: bool = False
     erred: bool = False
+    redirects: int = 0
 
 
 @dataclass
@@ -66,6 +67,7 @@ class Laws:
     request: ev.ModelRequested | None = None
     task: str = ""
     answer: int = 0
+    taken: str = ""
     paused: bool = False
     ending: bool = False
     over: bool = False
@@ -120,6 +122,7 @@ class Laws:
 
     def _run_forked(self, entry: ev.Entry, event: ev.RunForked, rules: Rules) -> None:
         self.limits = event.limits or self.limits
+        self.taken = ""
         self.paused = self.ending = self.over = False
         self.steps = self.first_starts = self.tokens = self.micro_usd = self.errors = 0
         self.over_tokens = self.over_usd = self.running_us = 0
@@ -155,6 +158,7 @@ class Laws:
     # ---------------------------------------------------------------- model and tasks
 
     def _model_requested(self, entry: ev.Entry, event: ev.ModelRequested, rules: Rules) -> None:
+        assert not self.taken, "the model is asked while a person acts in its place"
         assert self.request is None
         assert not self.task
         assert not self.queued, "queued messages come before the next request"
@@ -191,7 +195,10 @@ class Laws:
 
     def _model_completed(self, entry: ev.Entry, event: ev.ModelCompleted, rules: Rules) -> None:
         self._charge(event.usage)
-        parts = [p for p in event.parts if isinstance(p, CallPart)]
+        self._reply(entry, event.parts, rules)
+
+    def _reply(self, entry: ev.Entry, given: tuple[object, ...], rules: Rules) -> None:
+        parts = [p for p in given if isinstance(p, CallPart)]
         assert len(parts) <= self.limits.calls_per_reply
         self.turn = []
         for part in parts:
@@ -201,8 +208,11 @@ class Laws:
                 for other in self.turn
                 if _ordered(rules, part, self.calls[other].name, self.calls[other].arguments)
             )
-            assert set(part.after) == set(before), f"{part.id} should follow {before}"
-            self.calls[part.id] = Seen(part.id, part.name, part.name, part.arguments, before)
+            if not self.taken:
+                assert set(part.after) == set(before), f"{part.id} should follow {before}"
+            assert set(part.after) >= set(before), f"{part.id} should follow {before}"
+            held = part.after if self.taken else before
+            self.calls[part.id] = Seen(part.id, part.name, part.name, part.arguments, held)
             self.turn.append(part.id)
         self.answer = 0 if parts else entry.seq
 
@@ -269,24 +279,49 @@ class Laws:
     def _authorised(
         self, entry: ev.Entry, event: ev.ToolStarted, call: Seen, rules: Rules, spec: ToolSpec
     ) -> None:
-        decision = rules.policy.judge(spec.name, spec.effect, {}).decision
+        policy = rules.policy
+        plain = getattr(policy, "plain", True)  # rules also go by what is not seen here
+        decision = policy.judge(spec.name, spec.effect, {}).decision if plain else "allow"
         assert decision != "deny", "a denied call is started"
         assert self.created is not None
         assert self.created.kind != "query" or spec.effect == "read"
         assert call.asked == 0 or call.granted, "started while its approval is open"
         if spec.effect == "dangerous" or decision == "ask":
-            assert call.granted, "a call that needs approval is started without it"
-            assert event.rule == f"approval {call.asked}"
+            grant = self.by_grant(event, spec)
+            assert grant or call.granted, "a call that needs approval is started without it"
+            assert grant or event.rule == f"approval {call.asked}"
         if call.granted and not call.spent_grant:
             assert entry.at < call.expires_at, "started on an approval that has expired"
         call.spent_grant = call.granted
+
+    @staticmethod
+    def by_grant(event: ev.ToolStarted, spec: ToolSpec) -> bool:
+        """Whether it starts on a standing grant, which no dangerous call may."""
+        if not event.rule.startswith("grant "):
+            return False
+        assert spec.effect != "dangerous", "a standing grant answers for a dangerous call"
+        assert spec.binds is None, "a standing grant answers where files are bound"
+        return True
 
     def _tool_edited(self, entry: ev.Entry, event: ev.ToolEdited, rules: Rules) -> None:
         call = self.calls[event.call]
         assert not call.attempts, "a call is changed that was started"
         assert not call.over, "a call is changed that has ended"
         assert not call.person, "a question to a person is changed"
-        call.arguments = event.arguments
+        self._changed(call, event.arguments, rules)
+
+    def _tool_redirected(self, entry: ev.Entry, event: ev.ToolRedirected, rules: Rules) -> None:
+        call = self.calls[event.call]
+        assert not call.attempts, "a call is redirected that was started"
+        assert not call.over, "a call is redirected that has ended"
+        assert event.rule, "a call is redirected without a rule"
+        call.tool = call.name = event.tool
+        call.redirects += 1
+        assert call.redirects <= 3, "a call is sent round"
+        self._changed(call, event.arguments, rules)
+
+    def _changed(self, call: Seen, arguments: str, rules: Rules) -> None:
+        call.arguments = arguments
         call.asked, call.granted, call.spent_grant = 0, False, False
         for other in self.turn:
             if other != call.id:
@@ -407,7 +442,47 @@ class Laws:
         call = self._asked(event.n)
         assert entry.at < call.expires_at
         assert not call.granted
+        if event.arguments:
+            assert not call.attempts, "a call is changed that was started"
+            self._changed(call, event.arguments, rules)
+            call.asked = event.n
         call.granted = True
+
+    def _approval_voided(self, entry: ev.Entry, event: ev.ApprovalVoided, rules: Rules) -> None:
+        call = self._asked(event.n)
+        assert call.granted
+        assert not call.open
+        assert not call.over
+        call.asked, call.granted, call.spent_grant = 0, False, False
+
+    # ---------------------------------------------------------------- in the agent's place
+
+    def _takeover_begun(self, entry: ev.Entry, event: ev.TakeoverBegun, rules: Rules) -> None:
+        assert entry.actor, "nobody in particular acts in the agent's place"
+        self.taken = entry.actor
+
+    def _takeover_ended(self, entry: ev.Entry, event: ev.TakeoverEnded, rules: Rules) -> None:
+        assert self.taken
+        self.taken = ""
+        self.errors = 0
+        if event.note:
+            self.queued.add(entry.seq)
+
+    def _takeover_turn(self, entry: ev.Entry, event: ev.TakeoverTurn, rules: Rules) -> None:
+        assert entry.actor == self.taken != "", "a turn of somebody else"
+        assert self.request is None
+        assert not self.task
+        assert not self.queued, "queued messages come before the next turn"
+        assert all(c.over for c in self.calls.values()), "a call is not answered"
+        self.steps += 1
+        self._reply(entry, event.parts, rules)
+
+    def _takeover_result(self, entry: ev.Entry, event: ev.TakeoverResult, rules: Rules) -> None:
+        assert entry.actor == self.taken != "", "done by hand by somebody else"
+        call = self.calls[event.call]
+        assert not call.attempts, "a call that was started is done by hand"
+        assert not call.person, "a question is done by hand"
+        self._close(call, ok=True)
 
     def _approval_denied(self, entry: ev.Entry, event: ev.ApprovalDenied, rules: Rules) -> None:
         self._close(self._asked(event.n))

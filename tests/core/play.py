@@ -134,7 +134,8 @@ class Play:
         """A command from outside, as a store takes it; the event it became."""
         event = cmd.accept(self.state, command, self.now)
         if event is not None:
-            self.add(event, actor="p1")
+            step = self.state.step + 1 if isinstance(command, cmd.TakeTurn) else 0
+            self.add(event, step, actor=getattr(command, "by", "") or "p1")
         return event
 
     @property

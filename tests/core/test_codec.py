@@ -15,6 +15,8 @@ from cairn.core import codec
 from cairn.core import events as ev
 from cairn.core.codec import GENESIS, Row, check_chain, decode, encode, open_row, seal
 from cairn.core.limits import Limits
+from cairn.core.policy import Inside, Not, Policy, Range, Redirect, Rule
+from cairn.core.terms import ApprovalTerms
 from cairn.errors import CorruptJournal, ErrorClass
 
 # ---------------------------------------------------------------- any event whatever
@@ -37,6 +39,31 @@ SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
+POLICIES = (
+    Policy(),
+    Policy(tools={"pay": "ask"}, effects={"write": "deny"}, name="night"),
+    Policy(
+        rules=(
+            Rule(name="small", decide="allow", arguments={"cents": Range(max=100)}),
+            Rule(
+                name="out", decide="deny", arguments={"path": Not(predicate=Inside(roots=("a",)))}
+            ),
+            Rule(name="draft", decide="redirect", redirect=Redirect(tool="draft")),
+        )
+    ),
+)
+
+
+names = texts.filter(bool)
+TERMS = st.builds(
+    ApprovalTerms,
+    roles=st.lists(names, max_size=3).map(tuple),
+    other_person=st.booleans(),
+    expires_in=st.floats(0, 1e6),
+    further=st.lists(st.lists(names, max_size=2).map(tuple), max_size=2).map(tuple),
+)
+
+
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
     """Any value a field of this type may hold."""
     origin = typing.get_origin(kind)
@@ -48,6 +75,10 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of(*map(values_of, typing.get_args(kind)))
     if origin is tuple:
         return st.lists(values_of(typing.get_args(kind)[0]), max_size=3).map(tuple)
+    if kind is ApprovalTerms:
+        return TERMS
+    if kind is Policy:
+        return st.sampled_from(POLICIES)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return st.sampled_from(kind)
     return records(kind)

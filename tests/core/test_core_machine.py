@@ -91,6 +91,23 @@ commands = st.one_of(
     st.builds(cmd.SetPlan, items=st.sampled_from(((), (PlanItem(text="look twice"),)))),
     st.builds(cmd.EditCall, call=ids, arguments=arguments),
     st.builds(cmd.Late, call=ids, ok=st.booleans(), result=st.just(raw("late"))),
+    st.builds(cmd.Approve, n=numbers, by=st.just("ann"), arguments=arguments),
+)
+people = st.sampled_from(("ann", "ann", "ann", "bob", ""))
+turns = st.builds(
+    cmd.TakeTurn,
+    by=people,
+    text=st.sampled_from(("", "Done.", "It is bad.", "See [s1].")),
+    calls=st.lists(st.tuples(st.sampled_from((*NAMES, "find_", "")), arguments), max_size=3).map(
+        tuple
+    ),
+)
+takeovers = st.one_of(
+    st.builds(cmd.TakeOver, by=people, reason=st.sampled_from(("it is stuck", ""))),
+    turns,
+    turns,
+    st.builds(cmd.DoneByHand, by=people, call=ids, result=st.just(raw("by hand"))),
+    st.builds(cmd.HandBack),
 )
 
 
@@ -100,7 +117,7 @@ class CoreMachine(RuleBasedStateMachine):
     @initialize(
         bounds=st.integers(0, len(world.LIMITS) - 1),
         models=st.integers(0, 2),
-        policy=st.integers(0, 3),
+        policy=st.integers(0, 4),
         ladder=st.integers(0, 2),
         setting=st.integers(0, 4),
         checks=st.integers(0, 2),
@@ -151,6 +168,23 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(command=commands)
     def submit(self, command: cmd.Command) -> None:
         self.world.submit(command)
+
+    @rule(command=takeovers)
+    def take_over(self, command: cmd.Command) -> None:
+        """A person acts in the agent's place, at any time."""
+        self.world.submit(command)
+
+    @precondition(lambda self: self.world.play.state.taken)
+    @rule(command=turns, pick=numbers)
+    def act_in_its_place(self, command: cmd.TakeTurn, pick: int) -> None:
+        """Who has the run does what is to be done next."""
+        state = self.world.play.state
+        calls = list(state.calls)
+        if calls:
+            done = cmd.DoneByHand(by=state.taken, call=calls[pick % len(calls)], result=raw("x"))
+            self.world.submit(done)
+        else:
+            self.world.submit(cmd.TakeTurn(by=state.taken, text=command.text, calls=command.calls))
 
     @precondition(lambda self: self.world.play.state.requests)
     @rule(yes=st.booleans())

@@ -31,7 +31,7 @@ class Chance:
         pick = self.random.randrange
         self.world: World = world.begin(
             models=pick(3),
-            policy=pick(4),
+            policy=pick(5),
             ladder=pick(3),
             setting=pick(5),
             checks=pick(3),

@@ -207,6 +207,41 @@ def test_a_retry_of_a_run_that_failed_over_its_model_asks_again(error_class: Err
     assert isinstance(again.settle(), AskModel)
 
 
+def approved_and_cancelled() -> Play:
+    play = Play(RULES)
+    play.calls("drop")
+    play.settle()
+    play.submit(cmd.Approve(n=1))
+    play.submit(cmd.Cancel())
+    play.settle()
+    return play
+
+
+def test_an_approval_that_was_not_used_is_void_in_a_fork() -> None:
+    again = forked(approved_and_cancelled(), grants="void")
+    (call,) = again.state.calls.values()
+    assert (call.status, call.granted, call.approval) == (CallStatus.REQUESTED, False, 0)
+    again.settle()
+    assert again.state.status is Status.WAITING
+    assert isinstance(again.journal[-1].event, ev.ApprovalRequested)
+    assert again.journal[-1].event.n == 2
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_old_journal_whose_fork_kept_an_approval_still_reads_as_it_was(late: bool) -> None:
+    """It went on under the approval, or let it expire: neither may be unreadable now."""
+    again = forked(approved_and_cancelled())
+    (call,) = again.state.calls.values()
+    assert (call.status, call.granted) == (CallStatus.APPROVED, True)
+    again.now += 400 * DAY if late else 0
+    if not late:
+        assert again.start() == ["c1"]
+        return
+    again.settle()
+    assert again.state.calls == {}
+    assert any(isinstance(entry.event, ev.ApprovalExpired) for entry in again.journal)
+
+
 def test_a_retry_never_cuts_off_an_effect_that_was_started() -> None:
     play = Play(RULES)
     play.calls("mail")

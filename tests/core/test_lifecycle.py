@@ -60,22 +60,34 @@ def one_of_each() -> dict[type[ev.Event], ev.Event]:
         ev.ToolResolved(call="c1", verdict="happened"),
         ev.ToolLate(call="c1", ok=True),
         ev.ToolEdited(call="c1", arguments="{}"),
+        ev.ToolRedirected(call="c1", tool="look", arguments="{}", rule="r"),
         ev.ApprovalRequested(n=1, call="c1", digest="d", expires_at=START * 2),
         ev.ApprovalGranted(n=1),
         ev.ApprovalDenied(n=1),
         ev.ApprovalExpired(n=1),
+        ev.ApprovalVoided(n=1, message="m"),
         ev.InputQueued(parts=(Text("x"),)),
         ev.InputGiven(seqs=(1,)),
         ev.InputRequested(n=1, question="which?"),
         ev.InputAnswered(n=1, text="this"),
         ev.TakeoverRequested(call="c1"),
+        ev.TakeoverBegun(reason="why"),
+        ev.TakeoverTurn(parts=(Text("hello"),)),
+        ev.TakeoverResult(call="c1"),
+        ev.TakeoverEnded(),
         ev.RetryScheduled(subject="model", at=START),
         ev.LimitReached(limit="steps", bound=1, value=1),
         ev.LimitWarned(limit="no_progress", level="hint", note="n"),
         ev.PlanUpdated(items=(PlanItem(text="x"),)),
         ev.ArtifactCreated(id="a1", name="x", media_type="text/plain", size=1, content="x"),
+        ev.SandboxChosen(rung="landlock", tool="shell"),
         ev.ErrorRaised(error_class=E.INTERNAL, message="m"),
         ev.StorePruned(run="r1", head=1, hash="h"),
+        ev.StoreErased(run="r1", head=1, hash="h"),
+        ev.BudgetsSet(),
+        ev.GrantMade(n=1, tool="mail", effect="write"),
+        ev.GrantRevoked(n=1),
+        ev.GrantUsed(n=1, run="r1", call="c1"),
     ]
     return {type(event): event for event in every}
 
@@ -147,7 +159,7 @@ def test_after_the_end_only_late_outcomes_and_verdicts_are_allowed(status: Statu
 
 def test_every_event_has_a_place_in_the_tables() -> None:
     assert set(LEGAL) == set(ev.EVENTS.values()) == set(EVENTS)
-    assert set(HANDLERS) == set(ev.EVENTS.values()) - {ev.StorePruned}
+    assert set(HANDLERS) == set(ev.EVENTS.values()) - set(ev.OF_THE_STORE)
 
 
 def test_every_status_can_be_left_for_an_end_and_no_end_can_be_left() -> None:
@@ -197,22 +209,34 @@ def test_type_numbers_and_names_never_change() -> None:
         45: ("tool.resolved", 1),
         46: ("tool.late", 1),
         47: ("tool.edited", 1),
+        48: ("tool.redirected", 1),
         60: ("approval.requested", 1),
         61: ("approval.granted", 1),
         62: ("approval.denied", 1),
         63: ("approval.expired", 1),
+        64: ("approval.voided", 1),
         70: ("input.queued", 1),
         71: ("input.given", 1),
         72: ("input.requested", 1),
         73: ("input.answered", 1),
         80: ("takeover.requested", 1),
+        81: ("takeover.begun", 1),
+        82: ("takeover.turn", 1),
+        83: ("takeover.result", 1),
+        84: ("takeover.ended", 1),
         85: ("retry.scheduled", 1),
         90: ("limit.reached", 1),
         91: ("limit.warned", 1),
         100: ("plan.updated", 1),
         120: ("artifact.created", 1),
+        130: ("sandbox.chosen", 1),
         160: ("error.raised", 1),
         200: ("store.pruned", 1),
+        201: ("store.erased", 1),
+        210: ("grant.made", 1),
+        211: ("grant.revoked", 1),
+        212: ("grant.used", 1),
+        220: ("budgets.set", 1),
     }
 
 

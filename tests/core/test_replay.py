@@ -23,7 +23,7 @@ from cairn.core.policy import Policy
 from cairn.core.replay import Replay, Replayer, replay
 from cairn.core.rules import ModelSpec, Rules
 from cairn.core.state import RunState
-from cairn.errors import ErrorClass
+from cairn.errors import ConfigError, ErrorClass
 
 E = ErrorClass
 TOOLS = (
@@ -42,8 +42,10 @@ def again(play: Play, rules: Rules | None = None, **changed: Any) -> Replay:
     """The play replayed; under its own rules, with these fields of them changed."""
     limits = changed.pop("limits", None)
     prompt = changed.pop("prompt", None)
+    ignore = changed.pop("ignore", ())
     rules = msgspec.structs.replace(rules or play.rules, **changed)
-    return replay(RunState(run="r1"), play.journal, rules, limits=limits, prompt=prompt)
+    begin = RunState(run="r1")
+    return replay(begin, play.journal, rules, limits=limits, prompt=prompt, ignore=ignore)
 
 
 # ---------------------------------------------------------------- unchanged
@@ -193,6 +195,22 @@ def test_another_order_of_models_is_another_request() -> None:
     assert found.divergence is not None
     assert found.divergence.seq == 2
     assert found.divergence.what == "model.requested: model was m1 and would be m2"
+
+
+def test_the_name_of_the_model_can_be_overlooked_and_is_said_to_be() -> None:
+    play = worked()
+    models = tuple(msgspec.structs.replace(m, name=f"new-{m.name}") for m in RULES.models)
+    assert not again(play, models=models).same
+    found = again(play, models=models, ignore=("model",))
+    assert found.same
+    (change,) = [each for each in found.changes if each.kind == "ignored"]
+    assert (change.what, change.recorded, change.now) == ("model.requested: model", "m1", "new-m1")
+    assert change.times > 1
+    denies = Policy(tools={"look": "deny", "set": "deny"}, name="denies")
+    found = again(play, models=models, policy=denies, ignore=("model",))
+    assert not found.same, "all else still counts"
+    with pytest.raises(ConfigError, match=r"'prompt' cannot be overlooked.* Use one of: model"):
+        again(play, ignore=("prompt",))
 
 
 def test_another_row_of_the_ladder_is_found_in_the_outcome_it_decides() -> None:

@@ -32,14 +32,14 @@ from cairn.core.lifecycle import CallStatus, Status
 from cairn.core.limits import Limits, Price
 from cairn.core.messages import Source, Text
 from cairn.core.outcomes import Fault, Reply
-from cairn.core.policy import Policy
+from cairn.core.policy import From, Policy, Redirect, Rule, Spend
 from cairn.core.rules import ModelSpec, Rules
 from cairn.core.state import RunState, waits, wake_at
 from cairn.errors import ErrorClass, IllegalTransition, Refused, UnknownRun
 
 TOOLS = (
     tool("find", fallback="look", retries=1, sources=True),
-    tool("look"),
+    tool("look", taint=("web",)),
     tool("rate", micro_usd=40),
     tool("set", "write", recovery="repeat", conflict_key=lambda v: str(v.get("a"))),
     tool("pay", "write", recovery="keyed", key_ttl_us=40 * SECOND, check=need("a")),
@@ -71,11 +71,24 @@ LADDERS = (
 )
 PRICED = Price(input=2_000_000, output=8_000_000)
 
+TO_BOOK = Redirect(tool="book", arguments={"a": From(path="a")})
 POLICIES = (
     Policy(effects={"write": "allow"}),
     Policy(),
     Policy(tools={"set": "deny", "mail": "allow", "post": "ask"}, effects={"write": "allow"}),
     Policy(tools={"drop": "allow"}, effects={"read": "ask"}),
+    Policy(
+        rules=(
+            Rule(name="tainted", decide="ask", tools=("set",), taint=("web",)),
+            Rule(
+                name="by post", decide="redirect", tools=("mail",), redirect=Redirect(tool="post")
+            ),
+            Rule(name="paid", decide="redirect", tools=("pay",), redirect=TO_BOOK),
+            Rule(name="booked", decide="redirect", tools=("bo*",), redirect=Redirect(tool="mail")),
+            Rule(name="often", decide="deny", tools=("rate",), spend=Spend(calls=3)),
+        ),
+        effects={"write": "allow"},
+    ),
 )
 MODELS = (
     (MODEL,),
@@ -178,7 +191,9 @@ class Watched(Play):
         self.state, self.laws, length = self.before_end
         self.journal, self.moments = self.journal[:length], self.moments[:length]
         at = self.state.seq
-        self.add(ev.RunForked(run=f"{self.state.run}.", parent=self.state.run, at=at))
+        self.add(
+            ev.RunForked(run=f"{self.state.run}.", parent=self.state.run, at=at, grants="void")
+        )
 
 
 class World:
@@ -347,6 +362,8 @@ def answer_people(play: Play, action: Wait) -> None:
     state = play.state
     if state.paused:
         play.submit(cmd.Resume())
+    if state.taken:
+        play.submit(cmd.HandBack())
     for call in tuple(state.calls.values()):
         if call.id not in play.state.calls:
             continue

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.engine.kit import Ledger, Recorder, events, names, results, runtime, texts
+from tests.engine.kit import Ledger, Recorder, TurnedClock, events, names, results, runtime, texts
 
 from cairn import (
     ConfigError,
@@ -55,7 +55,7 @@ def test_a_fork_shares_what_came_before_and_does_the_rest_anew():
         theirs = await rt.trace_async("f")
         assert theirs[:at] == trace[:at]
         assert (theirs[at].event, theirs[at].actor) == (
-            ev.RunForked(run="f", parent="r", at=at, reason="fork"),
+            ev.RunForked(run="f", parent="r", at=at, reason="fork", grants="void"),
             "ada",
         )
         info = await rt.store.info("f")
@@ -198,15 +198,79 @@ def test_one_approval_is_never_used_by_a_run_and_its_fork():
         asked = len(await rt.trace_async("r"))
         await rt.approve_async("r/1")
         await rt.drive_async("r")
-        with pytest.raises(Refused, match="an approval holds once"):
-            await rt.fork_async("r", asked + 1)
         waiting = await rt.fork_async("r", asked, id="f")
         assert ([p.id for p in waiting.pending], ledger.lines) == (["f/1"], ["pay 1"])
+        granted = await rt.fork_async("r", asked + 1, id="g")
+        assert ([p.id for p in granted.pending], ledger.lines) == (["g/2"], ["pay 1"])
+        with pytest.raises(Refused, match=r"withdrawn|has changed since"):
+            await rt.approve_async("g/1")
         with pytest.raises(Refused, match="already granted"):
             await rt.deny_async("r/1")
         await rt.approve_async("f/1")
         assert (await rt.drive_async("f")).ok
         assert ledger.lines == ["pay 1", "pay 1"]
+        await rt.deny_async("g/2")
+        assert (await rt.drive_async("g")).ok
+        assert ledger.lines == ["pay 1", "pay 1"]
+
+    asyncio.run(main())
+
+
+def test_retries_and_forks_of_a_run_that_was_cancelled_after_a_yes_all_ask_anew():
+    async def main():
+        ledger = Ledger()
+        rt = runtime([call("pay", n=1), "done"], [payer(ledger)], policy=ASK)
+        await rt.run_async("a", "task", id="r")
+        await rt.approve_async("r/1")
+        await rt.cancel_async("r")
+        end = len(await rt.trace_async("r"))
+        runs = [await rt.retry_async("r", id=f"b{n}") for n in range(3)]
+        runs += [await rt.fork_async("r", at, id=f"f{at}") for at in (end - 2, end - 1)]
+        runs.append(await rt.fork_async("b0", end, id="fork-of-a-fork"))
+        assert ledger.lines == []
+        assert {run.reason for run in runs} == {"approval"}
+        for run in runs:
+            await rt.approve_async(run.pending[0].id)
+            assert (await rt.drive_async(run.id)).ok
+        assert ledger.lines == ["pay 1"] * len(runs)
+
+    asyncio.run(main())
+
+
+def test_a_call_that_did_not_happen_is_asked_for_anew_before_a_fork_tries_it_again():
+    async def main():
+        tried = []
+
+        @tool(effect="write")
+        async def pay() -> str:
+            tried.append(1)
+            raise TimeoutError
+
+        clock = TurnedClock()
+        rt = runtime([call("pay"), "done"], [pay], policy=ASK, clock=clock)
+        await rt.run_async("a", "task", id="r")
+        await rt.approve_async("r/1")
+        await rt.drive_async("r")
+        await rt.cancel_async("r")
+        await rt.retry_async("r", id="x")
+        clock.turn(3_600)
+        await rt.resolve_async("x/c1", happened=False)
+        again = await rt.drive_async("x")
+        assert (again.reason, len(tried)) == ("approval", 1)
+        assert again.pending[0].id == "x/2"
+
+    asyncio.run(main())
+
+
+def test_a_request_that_nobody_answered_in_time_is_asked_anew_in_a_later_fork():
+    async def main():
+        ledger, clock = Ledger(), TurnedClock()
+        rt = runtime([call("pay", n=1), "done"], [payer(ledger)], policy=ASK, clock=clock)
+        await rt.run_async("a", "task", id="r")
+        await rt.cancel_async("r")
+        clock.turn(8 * 86_400)
+        again = await rt.retry_async("r", id="x")
+        assert ([p.id for p in again.pending], again.reason) == (["x/2"], "approval")
 
     asyncio.run(main())
 
@@ -272,8 +336,9 @@ def test_an_edit_that_cannot_be_makes_no_fork(edits, error):
         if error is None:
             assert (await rt.fork_async("r", at, edits=edits, drive=False)).status == "running"
             return
-        with pytest.raises(error):
-            await rt.fork_async("r", at, edits=edits)
+        with pytest.raises(error) as refused:
+            await rt.fork_async("r", at, edits=edits, id="not-made")
+        assert "not-made" not in str(refused.value), "who reads it knows no such run"
         assert len(await rt.runs_async()) == 1
 
     asyncio.run(main())
@@ -293,6 +358,7 @@ def test_the_same_fork_under_the_same_id_is_one_run_and_another_one_a_conflict()
             {"at": at - 1, "edits": edits},
             {"at": at, "edits": {"message": "other"}},
             {"at": at, "edits": {"plan": ["x"]}},
+            {"at": at, "edits": edits, "limits": Limits(steps=9)},
         ):
             with pytest.raises((RunConflict, Refused)):
                 await rt.fork_async("r", id="f", **other)

@@ -97,6 +97,9 @@ def test_another_agent_policy_ladder_or_limit_is_tried_without_a_new_runtime():
         assert await first(limits={"steps": 1}) == "limit.reached"
         assert await first(limits=Limits(calls=0)) == "tool.rejected"
         assert await first(agent=Agent("a", Scripted(broken, name="other"))) == "model.requested"
+        named = Agent("a", Scripted(broken, name="other"))
+        assert await first(agent=named, ignore=("model",)) == "tool.rejected"
+        assert await first(agent=named, ignore="model") == "tool.rejected"
         assert await first(agent=Agent("a", Scripted(broken))) == "tool.rejected"
         switch = Ladder(rows={ErrorClass.TIMEOUT: (Rung(disposition="switch"),)})
         assert await first(ladder=switch) == "", "no rung of it was needed"

@@ -8,6 +8,7 @@ from tests.engine.kit import Ledger, Recorder, events, names, results, runtime, 
 
 from cairn import ErrorClass, Limits, ModelError, RunConflict, UnknownRun, call, tool
 from cairn.core import events as ev
+from cairn.engine.load import load
 from cairn.errors import IllegalTransition
 
 
@@ -52,6 +53,25 @@ def test_a_retry_with_the_same_id_is_the_same_retry():
         await rt.run_async("a", "other", id="x")
         with pytest.raises(RunConflict, match="is no retry"):
             await rt.retry_async("r", id="x")
+
+    asyncio.run(main())
+
+
+def test_a_retry_with_the_same_id_and_other_limits_is_a_conflict():
+    async def main():
+        rt = runtime([ModelError(ErrorClass.AUTH, "no"), "ok"], [])
+        await rt.run_async("a", "task", id="r")
+        wide = Limits(steps=90)
+        first = await rt.retry_async("r", id="wide", limits=wide)
+        assert await rt.retry_async("r", id="wide", limits=wide) == first
+        assert await rt.retry_async("r", id="wide") == first, "who gives no limits goes on with it"
+        with pytest.raises(RunConflict, match="was made with other limits"):
+            await rt.retry_async("r", id="wide", limits={"steps": 91})
+        old = (await load(rt.store, "r")).limits
+        await rt.retry_async("r", id="old")
+        assert (await rt.retry_async("r", id="old", limits=old)).id == "old"
+        with pytest.raises(RunConflict):
+            await rt.retry_async("r", id="old", limits=wide)
 
     asyncio.run(main())
 

@@ -1,6 +1,7 @@
 """Streaming: every event once and in order, deltas between them, and what was void taken back."""
 
 import asyncio
+import threading
 
 import pytest
 from tests.engine.kit import Ledger, TurnedClock, events, names, runtime, until
@@ -328,3 +329,24 @@ def test_a_model_that_is_cut_in_the_middle_of_a_call_executes_nothing_of_it():
         assert names(entries(seen)).count("tool.started") == 1
 
     asyncio.run(main())
+
+
+def test_progress_told_by_a_tool_in_a_thread_reaches_the_stream():
+    heard = threading.Event()
+
+    @tool(effect="read")
+    def look(ctx: Context) -> str:
+        ctx.progress("half way", 0.5)
+        return "heard" if heard.wait(20) else "nobody listened"
+
+    async def main():
+        rt = runtime([call("look"), "done"], [look])
+        async for what in rt.stream_async("a", "task", id="r"):
+            if isinstance(what, Progress):
+                heard.set()
+        return await rt.trace_async("r")
+
+    entries = asyncio.run(main(), debug=True)  # debug: a loop touched from elsewhere says so
+    assert [bytes(e.event.result) for e in entries if isinstance(e.event, ev.ToolCompleted)] == [
+        b'"heard"'
+    ]

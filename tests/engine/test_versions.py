@@ -333,6 +333,26 @@ def test_a_pinned_run_is_left_to_the_version_that_began_it():
     asyncio.run(main())
 
 
+def test_a_retry_or_fork_of_a_pinned_run_is_kept_and_said_to_be():
+    async def main():
+        world = World()
+        first = await asked(world)
+        await first.approve_async("r/1")
+        before = len(await first.trace_async("r"))
+        await first.cancel_async("r")
+        second = world.version(ONE, instructions="Be kind.", on_change="pin")
+        with pytest.raises(
+            VersionMismatch, match=r"'again' is kept.* To go on: cairn resume again"
+        ):
+            await second.retry_async("r", id="again")
+        with pytest.raises(VersionMismatch, match=r"'fork' is kept.* To go on: cairn resume fork"):
+            await second.fork_async("r", before, id="fork")
+        for run in ("again", "fork"):
+            assert (await first.drive_async(run)).reason == "approval"
+
+    asyncio.run(main())
+
+
 def test_a_worker_leaves_pinned_runs_alone_with_a_line_in_its_log(caplog):
     async def main():
         world = World()
@@ -372,7 +392,9 @@ def test_a_run_that_is_refused_fails_and_says_why_and_a_retry_goes_on():
         assert "prompt" in run.reason
         assert names(await second.trace_async("r"))[-2:] == ["run.version_changed", "run.failed"]
         again = await second.retry_async("r")
-        assert again.status == "completed", "who retries it has decided"
+        assert again.reason == "approval", "who retries it has decided, and a yes holds once"
+        await second.approve_async(again.pending[0].id)
+        assert (await second.drive_async(again.id)).status == "completed"
         assert world.ledger.lines == ["paid 4"]
 
     asyncio.run(main())

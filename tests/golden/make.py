@@ -1,6 +1,6 @@
 """Writes the golden journals of a release: runs in which every kind of event happens once.
 
-    python -m tests.golden.make 0.2
+    python -m tests.golden.make 0.3
 
 Salts and times are fixed, so the same code writes the same bytes. A release's journals are made
 once, before it is published, and never again: later releases must read them as they are.
@@ -19,6 +19,7 @@ from tests.core.play import DAY, MODEL, SECOND, START, Play, need, raw, rules_of
 
 from cairn.core import commands as cmd
 from cairn.core import events as ev
+from cairn.core.budgets import Cap
 from cairn.core.codec import GENESIS, Row, check_chain, open_row, seal
 from cairn.core.evolve import fold
 from cairn.core.fingerprint import PartChange
@@ -26,9 +27,10 @@ from cairn.core.index import pending_of
 from cairn.core.limits import Limits, Price, Usage
 from cairn.core.messages import PlanItem, Principal, Reasoning, Source, Text
 from cairn.core.outcomes import Called, Reply
-from cairn.core.policy import Policy
+from cairn.core.policy import From, Policy, Redirect, Rule, Value
 from cairn.core.rules import ModelSpec
 from cairn.core.state import RunState
+from cairn.core.terms import ApprovalTerms
 from cairn.errors import ErrorClass
 
 FOLDER = Path(__file__).resolve().parent
@@ -211,7 +213,8 @@ def retried(parent: Play) -> Play:
     play.journal = parent.journal[:-1]
     play.now, play.state = parent.now + DAY, fold(RunState(run="cancelled"), play.journal)
     at = play.state.seq
-    play.add(ev.RunForked(run="retried", parent="cancelled", at=at, reason="retry"), actor="p-1")
+    forked = ev.RunForked(run="retried", parent="cancelled", at=at, reason="retry", grants="void")
+    play.add(forked, actor="p-1")
     play.journal = play.journal[at:]
     play.submit(cmd.Approve(n=1, message="after all"))
     for call in play.start():
@@ -253,6 +256,77 @@ def edited() -> Play:
     return play
 
 
+def redirected() -> Play:
+    """A call that a rule had another tool carry out, and content that taints: completed."""
+    draft = Redirect(tool="draft", arguments={"to": From(path="to"), "note": Value(value="held")})
+    rule = Rule(
+        name="drafts only",
+        decide="redirect",
+        reason="a person sends it",
+        tools=("mail",),
+        taint=("web",),
+        redirect=draft,
+    )
+    tools = (tool("fetch", taint=("web",)), tool("mail", "write"), tool("draft", "write"))
+    policy = Policy(rules=(rule,), effects={"write": "allow"})
+    narrow = Policy(tools={"fetch": "allow"}, name="run")
+    play = Play(rules_of(*tools, policy=policy), run="redirected", policy=narrow)
+    play.calls("fetch")
+    play.returns("c1", "a page")
+    play.calls(("mail", {"to": "kim"}))
+    play.returns("c2", "draft 7")
+    play.add(ev.SandboxChosen(rung="landlock", tool="shell"), 2)
+    play.says("Drafted.")
+    play.settle()
+    return play
+
+
+def handed_over() -> Play:
+    """Approved with a change, bound to a file that changed, finished by a person: completed."""
+    terms = ApprovalTerms(roles=("lead", "admin"), expires_in=3_600)
+    play = Play(
+        rules_of(*TOOLS, policy=Policy(), approval=terms), run="handed-over", principal=ANNE
+    )
+    play.calls(("note", {"file": "a"}), ("note", {"file": "b"}))
+    lead: dict[str, Any] = {"by": "bert", "roles": ("lead",)}
+    changed = '{"file": "c, 第三"}'
+    play.submit(cmd.Approve(n=1, message="c, 第三", arguments=changed, **lead))
+    for started in play.start():
+        play.returns(started, {"written": True})
+    play.settle()
+    n = play.state.requests
+    play.submit(cmd.Approve(n=n, **lead))
+    play.add(ev.ApprovalVoided(n=n, message="b.sh was changed after it was approved"), 1)
+    play.settle()
+    play.submit(cmd.TakeOver(by="bert", reason="it is stuck"))
+    play.submit(cmd.DoneByHand(by="bert", call="c2", result=raw("noted"), evidence="on paper"))
+    play.submit(cmd.TakeTurn(by="bert", text="I look myself.", calls=(("grep", "{}"),)))
+    for started in play.start():
+        play.returns(started, "nothing")
+    play.submit(cmd.HandBack(message="go on"))
+    play.settle()
+    play.says("Noted.")
+    play.settle()
+    return play
+
+
+FACTS: tuple[ev.Event, ...] = (
+    ev.BudgetsSet(budgets=(Cap(name="day", micro_usd=5_000_000),)),
+    ev.GrantMade(
+        n=1,
+        tool="note",
+        effect="write",
+        arguments='{"file":"a"}',
+        uses=2,
+        until=START * 2,
+        roles=("lead",),
+        reason="known",
+    ),
+    ev.GrantUsed(n=1, run="edited", call="c1"),
+    ev.GrantRevoked(n=1, reason="enough"),
+)
+"""What else stands in the journal of the store."""
+
 STORIES: tuple[Callable[[], Play], ...] = (
     answered,
     approved,
@@ -262,6 +336,8 @@ STORIES: tuple[Callable[[], Play], ...] = (
     cancelled,
     asking,
     edited,
+    redirected,
+    handed_over,
 )
 
 
@@ -331,7 +407,12 @@ def write(folder: Path) -> None:
         hash=heads["circling"][-1].hash.hex(),
         status="stopped",
     )
-    put("store", sealed("store", [ev.Entry(seq=1, at=START + 90 * DAY, event=pruned)]), {})
+    erased = ev.StoreErased(run="circling", head=pruned.head, hash=pruned.hash)
+    facts = [
+        ev.Entry(seq=seq, at=START + 90 * DAY, event=event)
+        for seq, event in enumerate((pruned, *FACTS, erased), 1)
+    ]
+    put("store", sealed("store", facts), {})
     described = json.dumps(index, indent=1, ensure_ascii=False, sort_keys=True)
     (folder / INDEX).write_text(described + "\n", encoding="utf-8")
 

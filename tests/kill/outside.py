@@ -110,7 +110,7 @@ class Fuse:
         self.meet(point)
 
 
-WRITES = ("create", "claim", "append", "submit")
+WRITES = ("create", "claim", "append", "submit", "keep")
 
 
 class WatchedStore:

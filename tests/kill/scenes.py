@@ -7,6 +7,7 @@ every tool says outside the runtime what it did.
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,8 @@ from cairn import (
 from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.messages import Text
+from cairn.engine.granting import grants_of, make_grant
+from cairn.engine.load import load
 
 SHORT_S = 0.02
 POLICY = Policy(effects={"write": "allow"}, tools={"refund": "ask"})
@@ -100,6 +103,37 @@ async def pauses(rt: Runtime, run: str) -> None:
     await rt.client.submit(run, cmd.Resume())
 
 
+async def changes(rt: Runtime, run: str) -> None:
+    """Approve the first request with other arguments: one decision, one write."""
+    for pending in (await rt.get_async(run)).pending:
+        if pending.kind == "approval" and '"n":1' in pending.detail.replace(" ", ""):
+            with suppress(Refused):
+                await rt.client.approve(pending.id, actor="ann", arguments='{"n": 9}')
+
+
+async def grants(rt: Runtime, run: str) -> None:
+    """Let one more refund run without being asked, once."""
+    if (await grants_of(rt.store)).known:
+        return
+    scope = ev.GrantMade(n=0, tool="refund", effect="write", arguments='{"n":2}', uses=1)
+    await make_grant(rt.store, rt.host.clock, scope, "ann")
+
+
+async def acts(rt: Runtime, run: str) -> None:
+    """Do the call by hand in the agent's place, make another one, and hand back."""
+    state = await load(rt.store, run)
+    by = {"by": "ann"}
+    if not await trace_has(rt, run, ev.TakeoverBegun):
+        await rt.client.submit(run, cmd.TakeOver(reason="it is stuck", **by))
+    elif state.taken and state.calls:
+        with suppress(Refused):
+            await rt.client.submit(run, cmd.DoneByHand(call="c1", **by))
+    elif state.taken and not await trace_has(rt, run, ev.TakeoverTurn):
+        await rt.client.submit(run, cmd.TakeTurn(calls=(("post", '{"n":2}'),), **by))
+    elif state.taken:
+        await rt.client.submit(run, cmd.HandBack())
+
+
 SCENES: dict[str, Scene] = {
     "one-by-one": Scene(
         (
@@ -129,6 +163,17 @@ SCENES: dict[str, Scene] = {
         exact={"refund": 1, "post": 1},
         denies=True,
     ),
+    "changed": Scene(
+        (call("refund", n=1), call("post", n=3), "done"),
+        person=changes,
+        exact={"refund": 1, "post": 1},
+    ),
+    "granted": Scene(
+        (call("refund", n=1), call("refund", n=2), call("refund", n=2), "done"),
+        person=grants,
+        exact={"refund": 3},
+    ),
+    "taken-over": Scene((call("refund", n=1), "done"), person=acts, exact={"refund": 0, "post": 1}),
     "cancel-parked": Scene(
         ([call("post", n=1), call("refund", n=2)], "done"),
         ends=("cancelled",),
@@ -295,6 +340,11 @@ async def decide(rt: Runtime, run: str, world: World | None, *, denies: bool = F
 
 
 async def _decide(rt: Runtime, pending: Any, world: World | None, *, denies: bool) -> None:
+    if pending.id.endswith("/takeover"):
+        return  # who has it in hand goes on with it
+    run = pending.id.rpartition("/")[0]
+    if pending.kind == "approval" and await trace_has(rt, run, ev.TakeoverBegun):
+        return
     match pending.kind:
         case "approval" if denies and '"n":3' in pending.detail.replace(" ", ""):
             await rt.client.deny(pending.id, "not this one")

@@ -95,7 +95,7 @@ class Books:
         match entry.event:
             case ev.ModelRequested():
                 self.requests += 1
-            case ev.ModelCompleted(parts=parts):
+            case ev.ModelCompleted(parts=parts) | ev.TakeoverTurn(parts=parts):
                 for part in parts:
                     if isinstance(part, CallPart):
                         self.calls[part.id] = Told(part.name)

@@ -192,7 +192,7 @@ def test_twenty_runs_at_once_record_and_replay_one_tape(path: Path) -> None:
 
 def test_a_stream_that_broke_is_discarded_and_tried_again_in_a_replay_too(path: Path) -> None:
     cut = ModelError(ErrorClass.STREAM_INTERRUPTED, "cut", retry_after_s=0.001)
-    inner = Flaky(cut, "whole", shown="half")
+    inner = Flaky(cut, "whole", shown="half ")
 
     def shown(model: Cassette) -> list[Any]:
         async def go() -> list[Any]:

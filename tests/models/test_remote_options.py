@@ -217,3 +217,12 @@ def test_a_small_window_leaves_half_of_it_for_the_reply():
     assert RemoteModel("compatible:m", base_url="http://127.0.0.1:9/v1").max_output == 8_192
     small = RemoteModel("compatible:m", base_url="http://127.0.0.1:9/v1", window=4_096)
     assert small.max_output == 2_048
+
+
+@pytest.mark.parametrize("window", [1, 10, 511])
+def test_a_window_that_can_hold_no_request_is_refused(window):
+    with pytest.raises(
+        ConfigError, match=r"window: .* is too small for any request.* 512 at least"
+    ):
+        RemoteModel("compatible:m", base_url="http://127.0.0.1:9/v1", window=window)
+    RemoteModel("compatible:m", base_url="http://127.0.0.1:9/v1", window=512)

@@ -16,7 +16,16 @@ from unittest.mock import patch
 
 import msgspec
 
-from cairn.core import commands, decide_calls, evolve, evolve_calls, index, outcomes, state
+from cairn.core import (
+    commands,
+    decide_calls,
+    evolve,
+    evolve_calls,
+    evolve_people,
+    index,
+    outcomes,
+    state,
+)
 from cairn.core import events as ev
 from cairn.core.gate import Ask, Go
 from cairn.core.lifecycle import CallStatus
@@ -319,8 +328,8 @@ def approval_used_twice(stack):
     """One approval lets later calls run as well."""
     judge = decide_calls.judge
 
-    def lax(run, call, rules):
-        found = judge(run, call, rules)
+    def lax(run, call, rules, now=0):
+        found = judge(run, call, rules, now)
         granted = [n for n, how in run.decided.items() if how == "granted"]
         if isinstance(found, Ask) and granted:
             return Go(spec=found.spec, arguments=found.arguments, rule=f"approval {granted[0]}")
@@ -336,7 +345,7 @@ def expiry_forgotten(stack):
     def endless(run, entry, event):
         return asked(run, entry, replace(event, expires_at=1 << 60))
 
-    asked = evolve_calls._approval_requested
+    asked = evolve_people._approval_requested
     put(stack, evolve, "HANDLERS", {**evolve.HANDLERS, ev.ApprovalRequested: endless})
 
 
@@ -345,8 +354,8 @@ def denied_tool_runs(stack):
     """A rule that denies is not looked at."""
     judge = decide_calls.judge
 
-    def lax(run, call, rules):
-        found = judge(run, call, rules)
+    def lax(run, call, rules, now=0):
+        found = judge(run, call, rules, now)
         if isinstance(found, ev.ToolRejected) and found.kind == "denied":
             spec = rules.tools[call.tool]
             return Go(spec=spec, arguments={}, rule=found.rule)

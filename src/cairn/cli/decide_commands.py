@@ -20,6 +20,7 @@ from cairn.cli.plain import reasons, visible_line
 from cairn.cli.say import complain, print_line
 from cairn.core import commands as cmd
 from cairn.core import events as ev
+from cairn.core.messages import Principal
 from cairn.core.state import RunState
 from cairn.engine.client import Client
 from cairn.errors import CairnError, ConfigError
@@ -30,10 +31,20 @@ Requests = Annotated[
 Verdict = Literal["happened", "not_happened", "given_up"]
 
 
-def approve(
+def approve(  # noqa: PLR0913 - one parameter for each option of the command
     requests: Requests,
     *,
     message: options.Message = "",
+    arguments: Annotated[
+        str,
+        typer.Option(
+            "--arguments", metavar="JSON", help="Other arguments for the one request, whole."
+        ),
+    ] = "",
+    edit: Annotated[
+        bool, typer.Option("--edit", help="Change the arguments of the one request in $EDITOR.")
+    ] = False,
+    role: options.Roles = None,
     digest: Annotated[
         str, typer.Option("--digest", help="Of the one request, as inbox --json showed it.")
     ] = "",
@@ -41,17 +52,30 @@ def approve(
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Let calls run that wait for approval: once, exactly as shown.
+    """Let calls run that wait for approval: once, as shown or changed.
 
     With --digest only what has that digest: if the request is about anything else, it is refused.
+    Other arguments are checked and authorised anew before the call starts.
     """
     actor, place = options.who(by), locate(store, app)
-    if digest and len(requests) > 1:
-        raise ConfigError("--digest", "it is of one request", "Approve the others by themselves")
+    if (digest or arguments or edit) and len(requests) > 1:
+        given = "--digest" if digest else "--arguments" if arguments else "--edit"
+        raise ConfigError(given, "it is of one request", "Approve the others by themselves")
+    roles = tuple(role or ())
+    if arguments or edit:
+        from cairn.cli.approval_form import approve_changed
+
+        who = Principal(id=actor, roles=roles)
+        code = approve_changed(place, requests[0], who, message, digest, arguments)
+        raise typer.Exit(code)
 
     async def decide(client: Client) -> int:
         return await _each(
-            client, place, requests, "approved", lambda r: client.approve(r, message, actor, digest)
+            client,
+            place,
+            requests,
+            "approved",
+            lambda r: client.approve(r, message, actor, digest, roles=roles),
         )
 
     raise typer.Exit(with_store(place, decide))
@@ -61,6 +85,7 @@ def deny(
     requests: Requests,
     *,
     message: options.Message = "",
+    role: options.Roles = None,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -70,7 +95,11 @@ def deny(
 
     async def decide(client: Client) -> int:
         return await _each(
-            client, place, requests, "denied", lambda r: client.deny(r, message, actor)
+            client,
+            place,
+            requests,
+            "denied",
+            lambda r: client.deny(r, message, actor, roles=tuple(role or ())),
         )
 
     raise typer.Exit(with_store(place, decide))

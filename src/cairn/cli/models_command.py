@@ -53,9 +53,14 @@ def models(
     keyless = [s.provider for s in rest if not ENDPOINTS[s.provider].free_key]
     if keyless:
         print_line(f"with a key also: {', '.join(keyless)}")
-    silent = [s.provider for s in rest if s.provider not in keyless]
-    if silent:
-        print_line(f"servers of your own, if they run: {', '.join(silent)}")
+    silent = [s for s in rest if s.provider not in keyless]
+    usual = [s.provider for s in silent if ENDPOINTS[s.provider].base_url]
+    if usual:
+        print_line(f"servers of your own, if they run: {', '.join(usual)}")
+    for each in silent:
+        if each.provider not in usual:
+            where = ENDPOINTS[each.provider].url_key
+            print_line(f"any other server: {each.provider}, if {where} says where it is")
     if rest:
         print_line("what each needs: cairn models --all · about one model: cairn models NAME")
 

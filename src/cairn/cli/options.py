@@ -31,7 +31,17 @@ App = Annotated[
 By = Annotated[
     str,
     typer.Option(
-        "--by", metavar="WHO", help="Who decides. Default: your login name.", show_default=False
+        "--by",
+        "--as",
+        metavar="WHO",
+        help="Who decides. Default: your login name.",
+        show_default=False,
+    ),
+]
+Roles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--role", metavar="ROLE", help="A role of who decides; may be given several times."
     ),
 ]
 Message = Annotated[str, typer.Option("-m", "--message", help="Why; the model reads it as typed.")]

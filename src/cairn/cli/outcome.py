@@ -76,7 +76,8 @@ def print_pending(item: Pending, hints: Hints, question: str = "") -> None:
 
 def styled_kind(item: Pending) -> Any:
     """The tool, or what is asked, in the colour of waiting."""
-    return line(item.tool or "question", style="yellow")
+    other = "takeover" if item.kind == "takeover" else "question"
+    return line(item.tool or other, style="yellow")
 
 
 def detail(item: Pending, hints: Hints) -> str:
@@ -85,7 +86,8 @@ def detail(item: Pending, hints: Hints) -> str:
         question = (parse_object(item.detail) or {}).get("question", "")
         return visible_line(str(question), SHOWN_DETAIL)
     if not item.tool:
-        return ""
+        held = f"{item.detail} acts in the agent's place" if item.kind == "takeover" else ""
+        return visible_line(held, SHOWN_DETAIL)
     left_out = len(item.detail) - SHOWN_DETAIL
     more = (
         f" [{left_out:,} more characters: cairn inbox --json{hints.decide}]" if left_out > 0 else ""
@@ -113,6 +115,8 @@ def commands(item: Pending) -> list[str]:
             return [f"cairn approve {item.id}", f"cairn deny {item.id} -m REASON"]
         case "input":
             return [f"cairn answer {item.id} TEXT"]
+        case "takeover" if not item.call:
+            return [f"cairn takeover {item.id.removesuffix('/takeover')} --hand-back"]
         case "takeover":
             return [f"cairn resolve {item.id} --happened --result TEXT"]
         case "in_doubt":

@@ -13,6 +13,7 @@ from cairn.core.messages import Record
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
 from cairn.errors import ConfigError
+from cairn.governance.secrets import of_environment
 from cairn.ports import Store
 from cairn.settings import Settings, find_settings
 from cairn.store import open_store
@@ -80,7 +81,7 @@ def _move(runtime: Runtime, store: str) -> None:
     runtime.portal.call(runtime.store.close())
     runtime.portal.close()
     runtime.store = opened
-    runtime.client = Client(opened, runtime.host.clock)
+    runtime.client = Client(opened, runtime.host.clock, runtime.host.secrets)
 
 
 # ---------------------------------------------------------------- the store alone
@@ -128,9 +129,12 @@ def with_store(place: Place, work: Callable[[Client], Coroutine[Any, Any, T]]) -
 
     async def whole() -> T:
         try:
-            return await work(Client(store, SystemClock()))
+            return await work(Client(store, SystemClock(), secrets))
         finally:
             await store.close()
 
+    secrets = of_environment()
+    secrets.guard_logs()
     store = open_existing(place)
-    return asyncio.run(whole())
+    with secrets.scrubbed():
+        return asyncio.run(whole())

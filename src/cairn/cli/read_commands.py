@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 
 import msgspec
@@ -131,7 +132,11 @@ def trace(
     else:
         from cairn.cli.tree import run_tree
 
-        console().print(run_tree(timeline(entries, run), step, past=at is not None))
+        whole = (
+            "COLUMNS" not in os.environ
+        )  # who says how wide it is to be has it so in a pipe, too
+        tree = run_tree(timeline(entries, run), step, past=at is not None)
+        console(table=whole).print(tree)
 
 
 async def _upto(client: Client, run: str, at: int | None) -> list[ev.Entry]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -45,6 +46,10 @@ def replay(  # noqa: PLR0913 - one parameter for each option of the command
         bool,
         typer.Option("--strict", help="Exit with 1 also when only a prompt or the like differs."),
     ] = False,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option("--ignore", metavar="WHAT", help="Overlook it: model, the model's name."),
+    ] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Show every decision.")] = False,
     json: options.Json = False,
     store: options.Store = "",
@@ -58,20 +63,20 @@ def replay(  # noqa: PLR0913 - one parameter for each option of the command
     if bool(run) == everything:
         raise ConfigError("RUN", "one run or all of them", "Name a run, or pass --all")
     runtime = open_app(locate(store, app))
+    again = partial(
+        runtime.replay_async,
+        limits="agent" if limits else None,
+        prompts=prompts,
+        ignore=tuple(ignore or ()),
+    )
 
     async def whole() -> list[Replay]:
         try:
-            runs = [run]
-            if everything:
-                found = await runtime.store.runs(RunFilter(agent=agent, limit=limit))
-                runs = [info.run for info in found if info.agent in runtime.host.agents]
-            decider = None if everything or not agent else agent
-            return [
-                await runtime.replay_async(
-                    each, agent=decider, limits="agent" if limits else None, prompts=prompts
-                )
-                for each in runs
-            ]
+            if not everything:
+                return [await again(run, agent=agent or None)]
+            listed = await runtime.store.runs(RunFilter(agent=agent, limit=limit))
+            known = runtime.host.agents
+            return [await again(info.run) for info in listed if info.agent in known]
         finally:
             await runtime.close_async()
 
@@ -85,7 +90,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option of the command
             _print_whole(each, steps=steps)
     if everything and not json:
         _print_sum(found)
-    if not all(each.same and not (strict and each.changes) for each in found):
+    if not all(each.same and not (strict and _changed(each)) for each in found):
         raise typer.Exit(exits.REFUSED)
 
 
@@ -115,11 +120,17 @@ def _object(difference: Difference) -> dict[str, Any]:
     return {**said, "diff": difference.diff}
 
 
+def _changed(found: Replay) -> bool:
+    """Whether anything differs that was not to be overlooked."""
+    return any(change.kind != "ignored" for change in found.changes)
+
+
 def _print_whole(found: Replay, *, steps: bool) -> None:
     print_line(f"{_heading(found)} ({count(found.events, 'event')}, nothing was called)")
     for change in found.changes:
         also = f", in {change.times} places" if change.times > 1 else ""
-        print_line(f"  changed from event {change.seq} on: {change.what}{also}")
+        how = "ignored" if change.kind == "ignored" else "changed"
+        print_line(f"  {how} from event {change.seq} on: {change.what}{also}")
         _print_diff(change)
     if found.divergence is not None:
         print_line(f"  {found.divergence.what}")
@@ -134,7 +145,7 @@ def _print_whole(found: Replay, *, steps: bool) -> None:
 def _heading(found: Replay) -> str:
     taken = count(len(found.steps), "decision")
     if found.divergence is None:
-        same = "the same way" if not found.changes else "the same way, with changes"
+        same = "the same way, with changes" if _changed(found) else "the same way"
         return f"{found.run}: {same}, {taken}"
     where = f"event {found.divergence.seq}"
     where += f" (step {found.divergence.step})" if found.divergence.step else ""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 import time
 from contextlib import suppress
 from typing import Any
@@ -14,8 +12,10 @@ from cairn.core.messages import Record, user
 from cairn.core.names import nearest
 from cairn.core.views.words import tokens
 from cairn.errors import CairnError, ConfigError, ErrorClass, ModelError
-from cairn.models.catalogue import SILENCE, Listed, asked, meant, shown_address, some
-from cairn.models.endpoints import ENDPOINTS, Endpoint, address_of, key_of, key_variable
+from cairn.models.catalogue import SILENCE, Listed, meant, shown_address, some
+from cairn.models.classify import NOT_A_REPLY
+from cairn.models.endpoints import ENDPOINTS, Endpoint
+from cairn.models.hiding import Hider
 from cairn.ports import Model, ModelReply, ModelRequest
 
 QUESTION = "Answer with the word ok."
@@ -24,12 +24,9 @@ TIMEOUT_S = 20.0
 LIST_S = 5.0
 """How long a provider is waited for that is asked which models it has."""
 SHOWN = 300
-MASKED = re.compile(r"\S*\*{2,}\S*")
-"""A key as providers repeat it, with stars in its middle."""
 
 ADVICE: dict[ErrorClass, str] = {
-    ErrorClass.AUTH: "{key} is refused, or may not use this model: look at the provider's page of "
-    "keys, and export a good one",
+    ErrorClass.AUTH: "{key}",
     ErrorClass.MODEL_NOT_FOUND: "{known}",
     ErrorClass.NETWORK: "nobody could be reached at {where}: is the address right ({url}), is "
     "the server up, is there a proxy?",
@@ -54,6 +51,8 @@ ADVICE: dict[ErrorClass, str] = {
     ErrorClass.REQUEST_TOO_LARGE: "the request was tiny: something before {where} refuses it",
 }
 """What to do about each class of fault that a provider, a wire or a server can have."""
+A_PAGE = "what stands at {where} is no server of models, or not at this path: look at {url}; it "
+A_PAGE += "should speak {wire}"
 
 
 class Trip(Record):
@@ -125,48 +124,69 @@ def _story(reply: ModelReply, model: Model, seconds: float) -> str:
 def advice(error: ModelError, model: Model) -> str:
     """What to do about a fault of this model."""
     text = ADVICE.get(error.error_class, "see docs/limits-and-errors.md")
-    provider, _, name = model.name.partition(":")
-    endpoint = ENDPOINTS.get(provider)
+    if NOT_A_REPLY in str(error):  # of the class of faults that pass, but a page stays a page
+        text = A_PAGE
+    endpoint = ENDPOINTS.get(model.name.partition(":")[0])
     wait = error.retry_after_s
     facts: dict[str, Any] = {
-        "key": "the key",
-        "url": "base_url",
+        "key": _about_key(endpoint, model),
+        "url": url_of(model),
         "where": where_of(model) or "the server",
-        "wire": "the format that is expected",
-        "known": "cairn models lists what can be used here",
+        "wire": "the format that is expected"
+        if endpoint is None
+        else f"the format {endpoint.wire!r}",
+        "known": "",
         "wait": f"in {wait:g} s, as it asks" if wait else "later",
         "limit": TIMEOUT_S,
     }
-    if endpoint is not None:
-        facts["key"] = f"the key in {key_variable(endpoint) or endpoint.keys[0]}"
-        facts["url"] = endpoint.url_key or "base_url"
-        facts["wire"] = f"the format {endpoint.wire!r}"
-        if error.error_class is ErrorClass.MODEL_NOT_FOUND:
-            known = _known(name, _listed(endpoint, model)) or meant(model.name).lstrip(". ")
-            facts["known"] = known or facts["known"]
+    if error.error_class is ErrorClass.MODEL_NOT_FOUND:
+        facts["known"] = _known(model)
     return text.format_map(facts)
 
 
-def _listed(endpoint: Endpoint, model: Model) -> Listed:
-    """The models of the provider, asked with the key of the environment at its usual address.
+def _about_key(endpoint: Endpoint | None, model: Model) -> str:
+    """Whose key is refused, and where a good one belongs."""
+    source = getattr(model, "key_from", "")
+    variable = endpoint.keys[0] if endpoint is not None and endpoint.keys else ""
+    if not source and variable:
+        return f"it was asked without a key and wants one: export {variable}=…, or give api_key="
+    if source == "api_key=" or not source:
+        refused, mend = f"the key {f'in {source}' if source else ''}".rstrip(), "give a good one"
+    else:
+        refused, mend = f"the key in {source}", "export a good one"
+    page = "look at the provider's page of keys"
+    return f"{refused} is refused, or may not use this model: {page}, and {mend}"
 
-    A model with an address of its own may have a key of its own: then nothing is asked, as the
-    key of the environment may not be for that address.
-    """
+
+def url_of(model: Model) -> str:
+    """What says where the model's requests go, as it may be named to people."""
+    source: str = getattr(model, "address_from", "")
+    endpoint = ENDPOINTS.get(model.name.partition(":")[0])
+    return source or (endpoint.url_key if endpoint is not None else "") or "base_url="
+
+
+def listed_by(model: Model) -> Listed:
+    """The models of its server, asked as the model itself is: at its address, with its key."""
+    look = getattr(model, "listed", None)
     try:
-        address = address_of(endpoint, "")
-        if getattr(model, "base_url", address) != address:
-            return SILENCE
-        return asked(endpoint, address, key_of(endpoint, ""), LIST_S)
+        found: Listed = SILENCE if look is None else look(LIST_S)
     except ConfigError:
         return SILENCE
+    return found
 
 
-def _known(name: str, listed: Listed) -> str:
-    if not listed.models:
-        return ""
-    close = nearest(name, listed.models)
-    return f"did you mean {' or '.join(close)}?" if close else f"it has {some(listed.models)}"
+def _known(model: Model) -> str:
+    """Which name was probably meant: the server's word, or that of the price data."""
+    name = model.name.partition(":")[2]
+    listed = listed_by(model)
+    if listed.models:
+        close = nearest(name, listed.models)
+        return f"did you mean {' or '.join(close)}?" if close else f"it has {some(listed.models)}"
+    own = getattr(model, "address_from", "")
+    guess = "" if own == "base_url=" else meant(model.name).lstrip(". ")
+    if own == "base_url=" and listed.said != "silence":
+        return f"{where_of(model)} lists no models: look there what the model is called"
+    return guess or "cairn models lists what can be used here"
 
 
 def where_of(model: Model) -> str:
@@ -179,6 +199,4 @@ def where_of(model: Model) -> str:
 
 def without_keys(text: str) -> str:
     """A message on one line, without the keys that providers repeat in it, whole or in part."""
-    from cairn.models.cassette.redaction import Redactor
-
-    return visible_line(MASKED.sub("«key»", Redactor(os.environ).text(text)), SHOWN)
+    return visible_line(Hider().text(text), SHOWN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,17 +14,20 @@ import typer
 
 from cairn.cli import exits, options
 from cairn.cli.drive import Shown, drive_to_report, leave_to_others, start_to_report
+from cairn.cli.drivers import NAMED, find_undriven
+from cairn.cli.hints import hints_for
 from cairn.cli.interrupts import Signals, leave_at_once
 from cairn.cli.place import locate, open_app, with_store
-from cairn.cli.plain import day
-from cairn.cli.say import print_line
+from cairn.cli.plain import day, visible_line
+from cairn.cli.say import complain, print_line
 from cairn.cli.teller import LineTeller
 from cairn.core import commands as cmd
 from cairn.core.events import TERMINAL, Entry
 from cairn.core.limits import Limits
 from cairn.engine.client import Client, new_id
 from cairn.engine.load import load
-from cairn.ports import Observed
+from cairn.errors import ModelUnready
+from cairn.ports import Observed, RunInfo
 
 if TYPE_CHECKING:
     from cairn.runtime import Runtime
@@ -87,7 +90,16 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
         )
 
     shown = Shown(place=place, json=json, quiet=quiet, by=options.who(""))
-    raise typer.Exit(start_to_report(runtime, run_id, source, shown))
+    try:
+        code = start_to_report(runtime, run_id, source, shown)
+    except ModelUnready:
+        hints = hints_for(place, runtime.store)
+        complain(
+            f"run {run_id} is kept and nothing of it is done. Put this right, then: "
+            f"cairn resume {run_id}{hints.drive}"
+        )
+        raise
+    raise typer.Exit(code)
 
 
 def resume(
@@ -239,5 +251,18 @@ async def _work(runtime: Runtime, *, until_idle: bool, concurrency: int, quiet: 
     try:
         with Signals({number: partial(stop, number) for number in both}):
             await runtime.work_async(until_idle=until_idle, concurrency=concurrency)
+            if until_idle and not quiet:
+                _print_left(await find_undriven(runtime.store), host.agents)
     finally:
         await runtime.close_async()
+
+
+def _print_left(undriven: list[RunInfo], agents: Collection[str]) -> None:
+    """Name the runs that wait for an application with another agent."""
+    left = [info for info in undriven if info.agent not in agents]
+    if not left:
+        return
+    named = ", ".join(f"{info.run} ({visible_line(info.agent, 60)})" for info in left[:NAMED])
+    more = " …" if len(left) > NAMED else ""
+    waits = "run waits" if len(left) == 1 else "runs wait"
+    print_line(f"-- {len(left)} {waits} for an agent that is not here: {named}{more}")

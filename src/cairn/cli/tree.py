@@ -131,10 +131,15 @@ class _Teller:
                 self.when(step.at),
                 Text(f"step {step.number}", style="bold"),
                 kind,
+                f"by {visible(step.by)} in its place" if step.by else "",
                 styled(step.status),
                 span(step.duration_us),
             )
         )
+        if step.text:
+            branch.add(Text(self.text(step.text)))
+        if step.rejection is not None:
+            branch.add(line("answer not accepted", self.fault(step.rejection)))
         for attempt in step.attempts:
             self.model(branch, attempt)
         for task in step.tasks:
@@ -243,7 +248,9 @@ class _Teller:
         """Who settled an unknown effect, and how."""
         return line(
             self.when(settlement.at),
-            settlement.verdict.replace("_", " "),
+            "done by hand"
+            if settlement.verdict == "by hand"
+            else settlement.verdict.replace("_", " "),
             f"says {settlement.actor or settlement.by}",
             self.text(settlement.evidence),
         )
@@ -257,6 +264,8 @@ class _Teller:
             f"approval {run}/{approval.n}",
             styled(approval.decision),
             f"by {approval.actor}" if approval.actor else "",
+            f"as {visible_line(', '.join(approval.roles), CUT)}" if approval.roles else "",
+            f"bound to {count(len(approval.files), 'file')}" if approval.files else "",
             f"{day(decided)} {waited}" if decided else "",
             self.text(approval.message),
         )

@@ -12,26 +12,33 @@ from typing import Literal
 import msgspec
 
 from cairn.core import events as ev
-from cairn.core.edits import EDITED, edit_event
+from cairn.core.decisions import Approve, Deny, decide_request
+from cairn.core.edits import edit_event
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import Part, PlanItem, Record
 from cairn.core.state import Call, RunState
+from cairn.core.takeovers import by_hand_event, end_event, take_event, turn_event
 from cairn.errors import IllegalTransition, Refused, UnknownRun
 
-
-class Approve(Record):
-    """Let request `n` run, once, as shown; `digest` binds to what was shown, if given."""
-
-    n: int
-    message: str = ""
-    digest: str = ""
-
-
-class Deny(Record):
-    """Refuse request `n`; the model reads the message."""
-
-    n: int
-    message: str = ""
+__all__ = [
+    "Answer",
+    "Approve",
+    "Cancel",
+    "Command",
+    "Deny",
+    "DoneByHand",
+    "EditCall",
+    "HandBack",
+    "Late",
+    "Pause",
+    "Queue",
+    "Resolve",
+    "Resume",
+    "SetPlan",
+    "TakeOver",
+    "TakeTurn",
+    "accept",
+]
 
 
 class Answer(Record):
@@ -94,8 +101,52 @@ class SetPlan(Record):
     items: tuple[PlanItem, ...]
 
 
+class TakeOver(Record):
+    """Act in the agent's place from here on."""
+
+    by: str
+    reason: str
+
+
+class TakeTurn(Record):
+    """The turn of who has taken the run over: calls, each with JSON text, or a final answer."""
+
+    by: str
+    text: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+
+
+class DoneByHand(Record):
+    """What came of a call that was never started and that a person did by hand."""
+
+    by: str
+    call: str
+    result: msgspec.Raw = ev.EMPTY
+    evidence: str = ""
+
+
+class HandBack(Record):
+    """The agent goes on, and reads the message."""
+
+    message: str = ""
+
+
 Command = (
-    Approve | Deny | Answer | Queue | Resolve | Pause | Resume | Cancel | Late | EditCall | SetPlan
+    Approve
+    | Deny
+    | Answer
+    | Queue
+    | Resolve
+    | Pause
+    | Resume
+    | Cancel
+    | Late
+    | EditCall
+    | SetPlan
+    | TakeOver
+    | TakeTurn
+    | DoneByHand
+    | HandBack
 )
 
 
@@ -109,7 +160,7 @@ def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
     """
     match command:
         case Approve() | Deny():
-            return _decide(state, command, now)
+            return decide_request(state, command, now)
         case Answer():
             return _answer(state, command)
         case Queue():
@@ -142,38 +193,30 @@ def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
             _live(state, "be edited")
             same = command.items == state.plan
             return None if same else ev.PlanUpdated(items=command.items, by="person")
+        case TakeOver() | TakeTurn() | DoneByHand() | HandBack():
+            _live(state, "be taken over")
+            return _in_its_place(state, command)
+
+
+def _in_its_place(
+    state: RunState, command: TakeOver | TakeTurn | DoneByHand | HandBack
+) -> ev.Event | None:
+    match command:
+        case TakeOver():
+            return take_event(state, command.by, command.reason)
+        case TakeTurn():
+            return turn_event(state, command.by, command.text, command.calls)
+        case DoneByHand():
+            call = _known(state, command.call)
+            done = (command.result, command.evidence)
+            return by_hand_event(state, command.by, command.call, call, *done)
+        case HandBack():
+            return end_event(state, command.message)
 
 
 def _live(state: RunState, what: str) -> None:
     if state.end is not None:
         raise IllegalTransition(f"run {state.run} is {state.status.value} and can no longer {what}")
-
-
-def _decide(state: RunState, command: Approve | Deny, now: int) -> ev.Event | None:
-    name = f"{state.run}/{command.n}"
-    if not 1 <= command.n <= state.requests:
-        raise UnknownRun(f"there is no request {name}")
-    call = next((c for c in state.calls.values() if c.approval == command.n), None)
-    yes = isinstance(command, Approve)
-    before = state.decided.get(command.n)
-    if before is not None:
-        if before == ("granted" if yes else "denied"):
-            return None
-        if before == EDITED:
-            raise Refused(f"{name} asked for what a person has changed since; look at it again")
-        raise Refused(f"{name} was already {before}")
-    if state.end is None and (_questions(call) or state.question == command.n):
-        raise Refused(f"{name} is a question: answer it")
-    if call is None or call.status is not CallStatus.ASKING:
-        raise Refused(f"{name} was already settled")
-    if now >= call.expires_at:
-        raise Refused(f"{name} has expired; nothing was executed")
-    if not yes:
-        return ev.ApprovalDenied(n=command.n, message=command.message)
-    assert isinstance(command, Approve)  # noqa: S101 - narrows the type, decided above
-    if command.digest and command.digest != call.digest:
-        raise Refused(f"{name} no longer asks for what was shown; look at it again")
-    return ev.ApprovalGranted(n=command.n, message=command.message)
 
 
 def _answer(state: RunState, command: Answer) -> ev.Event | None:

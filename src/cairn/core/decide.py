@@ -7,6 +7,7 @@ case: the same journal gives the same next action, so resuming is stepping.
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from cairn.core import events as ev
 from cairn.core.actions import (
@@ -20,12 +21,13 @@ from cairn.core.actions import (
     Wait,
     append,
 )
+from cairn.core.budgets import Rest
 from cairn.core.decide_calls import next_for_calls
 from cairn.core.guard import BLOCK, HINT, STOP
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Limits, Reservation, reserve
 from cairn.core.rules import ModelSpec, Rules
-from cairn.core.state import End, RunState
+from cairn.core.state import End, RunState, persons_turn
 from cairn.errors import ErrorClass
 
 CITATION = re.compile(r"\[s(\d{1,9})\]")
@@ -56,9 +58,11 @@ def decide(state: RunState, rules: Rules, now: int) -> Action:
         return next_for_calls(state, rules, now)
     if state.task is not None:
         return _task(state, rules)
+    if persons_turn(state):
+        return Wait(reasons=frozenset({"takeover"}))
     if state.errors_in_row >= state.limits.errors_in_row:
         return _limit("errors_in_row", state.limits.errors_in_row, state.errors_in_row)
-    if state.retry_at > now:
+    if state.retry_at > now and not state.taken:
         return Wait(reasons=frozenset({"retry_at"}), until=state.retry_at)
     if state.question:
         return Wait(reasons=frozenset({"input"}))
@@ -160,16 +164,36 @@ def _next_turn(state: RunState, rules: Rules) -> Action:
     if spent.running_us >= limits.running_s * 1_000_000:
         return _limit("running_s", limits.running_s, spent.running_us // 1_000_000)
     spec = rules.models[min(state.model, len(rules.models) - 1)]
+    tokens_left, tokens_of = _left(state, rules, "tokens")
+    micro_usd_left, micro_usd_of = _left(state, rules, "micro_usd")
     room = reserve(
         input_tokens=state.tokens + rules.overhead_tokens,
         max_output=spec.max_output,
         price=spec.price,
-        tokens_left=limits.tokens - state.usage.tokens,
-        micro_usd_left=limits.micro_usd - state.usage.micro_usd,
+        tokens_left=tokens_left,
+        micro_usd_left=micro_usd_left,
     )
     if isinstance(room, str):
-        return _limit(room, *_bound(state, room))
+        budget = tokens_of if room == "tokens" else micro_usd_of
+        return _limit(room, *_bound(state, room)) if budget is None else _used_up(budget)
     return _ask(state, rules, spec, room)
+
+
+def _left(
+    state: RunState, rules: Rules, name: Literal["tokens", "micro_usd"]
+) -> tuple[int, Rest | None]:
+    """What may still be reserved, and the budget that says so, None for the run's own limit."""
+    bound, used = _bound(state, name)
+    rest: Rest | None = getattr(rules.room, name) if rules.room is not None else None
+    return (bound - used, None) if rest is None or rest.left >= bound - used else (rest.left, rest)
+
+
+def _used_up(rest: Rest) -> Append:
+    return append(
+        ev.LimitReached(
+            limit=f"budget:{rest.budget}", bound=rest.bound, value=rest.used, message=rest.message
+        )
+    )
 
 
 def _ask(state: RunState, rules: Rules, spec: ModelSpec, room: Reservation) -> AskModel:

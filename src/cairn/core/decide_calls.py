@@ -6,6 +6,7 @@ from cairn.core import events as ev
 from cairn.core.actions import Action, Append, InFlight, ProbeCall, StartCalls, Wait
 from cairn.core.evolve_calls import repeatable
 from cairn.core.gate import Ask, Go, call_digest, judge
+from cairn.core.grants import grant_of
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import parse_object
 from cairn.core.rules import Rules, ToolSpec
@@ -40,7 +41,8 @@ def next_for_calls(state: RunState, rules: Rules, now: int) -> Action:
             continue
         fact = _ready(state, call, rules, now, starts, requests + 1)
         if isinstance(fact, ev.ToolStarted):
-            starts.append((call.step, fact))
+            if not _twice_counted(state, rules, starts, fact):
+                starts.append((call.step, fact))
         else:
             requests += isinstance(fact, ev.ApprovalRequested | ev.InputRequested)
             facts.append((call.step, fact))
@@ -51,6 +53,19 @@ def next_for_calls(state: RunState, rules: Rules, now: int) -> Action:
     if state.in_flight:
         return InFlight()
     return Wait(reasons=waits(state), until=wake_at(state))
+
+
+def _twice_counted(
+    state: RunState, rules: Rules, starts: list[tuple[int, ev.ToolStarted]], fact: ev.ToolStarted
+) -> bool:
+    """Whether a start would use up, beside another one, a grant that may hold for one only."""
+    n = grant_of(fact.rule)
+    if not n or not rules.grants.is_counted(n, state.run, fact.call):
+        return False
+    return any(
+        grant_of(start.rule) == n and rules.grants.is_counted(n, state.run, start.call)
+        for _, start in starts
+    )
 
 
 def _expired(call: Call, now: int) -> bool:
@@ -67,10 +82,10 @@ def _ready(
 ) -> ev.Event:
     if call.reason == "not_happened" and (failed := _tried_out(call, rules)) is not None:
         return failed
-    verdict = judge(state, call, rules)
+    verdict = judge(state, call, rules, now, sum(s.attempt == 1 for _, s in starts))
     if call.doubt and not isinstance(verdict, Go):
         return _still_in_doubt(call, verdict)
-    if isinstance(verdict, ev.ToolRejected):
+    if isinstance(verdict, ev.ToolRejected | ev.ToolRedirected):
         return verdict
     limit = _over(state, rules, [s for _, s in starts], verdict.spec)
     if limit and call.attempt == 0:
@@ -89,13 +104,23 @@ def _ready(
             n=n,
             call=call.id,
             digest=call_digest(call.tool, call.arguments),
-            expires_at=now + rules.approval_ttl_us,
+            expires_at=now + _open_for(verdict, rules),
             rule=verdict.rule,
+            reason=verdict.reason,
+            terms=verdict.terms,
         )
     return _start(call, verdict)
 
 
-def _still_in_doubt(call: Call, verdict: Ask | ev.ToolRejected) -> ev.ToolFailed:
+def _open_for(asks: Ask, rules: Rules) -> int:
+    """How long a request stays open, in microseconds: as its terms and its agent say."""
+    asked = asks.terms.expires_us if asks.terms is not None else 0
+    return min(asked, rules.approval_ttl_us) if asked else rules.approval_ttl_us
+
+
+def _still_in_doubt(
+    call: Call, verdict: Ask | ev.ToolRejected | ev.ToolRedirected
+) -> ev.ToolFailed:
     """It may not be tried again, but an earlier attempt may have had its effect (law 4)."""
     why = verdict.message if isinstance(verdict, ev.ToolRejected) else "that needs approval now"
     return ev.ToolFailed(
@@ -116,6 +141,8 @@ def _start(call: Call, verdict: Go) -> ev.ToolStarted:
         attempt=call.attempt + 1,
         tool=call.tool if call.tool != call.name else "",
         timeout_us=spec.timeout_us,
+        micro_usd=spec.micro_usd,
+        taint=spec.taint,
     )
 
 
@@ -161,7 +188,7 @@ def _recover(state: RunState, call: Call, rules: Rules, now: int) -> ev.Event | 
     message = f"no answer from {call.tool} in {call.attempt} attempts ({call.reason})"
     failed = _tried_out(call, rules, message)
     if failed is None:
-        return _repeat(state, call, rules)
+        return _repeat(state, call, rules, now)
     if call.effect != "read":
         return ev.TakeoverRequested(call=call.id, message="every attempt ended without an answer")
     return failed
@@ -194,8 +221,8 @@ def _tried_out(call: Call, rules: Rules, message: str = "") -> ev.ToolFailed | N
     )
 
 
-def _repeat(state: RunState, call: Call, rules: Rules) -> ev.Event:
-    verdict = judge(state, call, rules)
+def _repeat(state: RunState, call: Call, rules: Rules, now: int) -> ev.Event:
+    verdict = judge(state, call, rules, now)
     if isinstance(verdict, Go) and repeatable(call, verdict.spec.recovery):
         return _start(call, verdict)
     if call.effect != "read":

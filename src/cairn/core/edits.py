@@ -67,11 +67,45 @@ def edited(state: RunState, entry: ev.Entry, event: ev.ToolEdited) -> RunState:
         granted=False,
         digest="",
         expires_at=0,
+        asked=0,
+        terms=None,
+        files=(),
+        voided=0,
+        editor=entry.actor,
     )
-    return replace(state, calls=_in_line(state.calls, changed))
+    return replace(state, calls=in_line(state.calls, changed))
 
 
-def _in_line(calls: dict[str, Call], changed: Call) -> dict[str, Call]:
+def redirected(state: RunState, entry: ev.Entry, event: ev.ToolRedirected) -> RunState:
+    """The state after `event`: a call of the other tool, judged as if it had just been requested.
+
+    It gets a key of its own, and no yes that was given before holds for it.
+    """
+    call = state.calls.get(event.call)
+    if call is None or call.attempt or call.status not in EDITABLE:
+        raise IllegalTransition(f"{state.run}: {event.call} can no longer be redirected")
+    if call.status is not _S.REQUESTED:
+        state = keep_decision(state, call.approval, EDITED)
+    changed = replace(
+        call,
+        tool=event.tool,
+        arguments=event.arguments,
+        redirects=(*call.redirects, event.rule),
+        origin=state.run,
+        status=_S.REQUESTED,
+        approval=0,
+        granted=False,
+        digest="",
+        expires_at=0,
+        asked=0,
+        terms=None,
+        files=(),
+        voided=0,
+    )
+    return replace(state, calls=in_line(state.calls, changed))
+
+
+def in_line(calls: dict[str, Call], changed: Call) -> dict[str, Call]:
     """The calls with the order kept that holds whatever the changed one touches now (law 8).
 
     Which calls it may overlap was told from its old arguments. So it waits for all that were

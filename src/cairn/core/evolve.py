@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 
 from cairn.core import events as ev
-from cairn.core.edits import edited, plan_note
+from cairn.core.edits import edited, plan_note, redirected
 from cairn.core.evolve_calls import CALL_HANDLERS, close_at_end
+from cairn.core.evolve_people import PEOPLE_HANDLERS
 from cairn.core.fingerprint import Fingerprint
 from cairn.core.guard import Guard
 from cairn.core.lifecycle import LEGAL, MOVES, CallStatus, Status
 from cairn.core.limits import Usage
 from cairn.core.messages import Message, Text, calls_of, sendable, text_of, user
-from cairn.core.newer import version_changed
+from cairn.core.newer import version_changed, without_grants
 from cairn.core.state import Call, End, RunState, Spent, Task, add_message, status_of
 from cairn.errors import ErrorClass, IllegalTransition
 
@@ -48,6 +49,8 @@ def evolve(state: RunState, entry: ev.Entry) -> RunState:
             f"{event.NAME} is not allowed while run {state.run} is {state.status.value}"
         )
     changed: RunState = HANDLERS[kind](state, entry, event)
+    if kind in _SPOKEN and entry.actor and entry.actor not in changed.voices:
+        changed = replace(changed, voices={**changed.voices, entry.actor: entry.seq})
     status = status_of(changed)
     illegal = status is not state.status and (state.status, status) not in MOVES
     if illegal and kind not in _RESTARTS:
@@ -64,6 +67,19 @@ def fold(state: RunState, entries: Iterable[ev.Entry]) -> RunState:
     return state
 
 
+_SPOKEN = frozenset(
+    {
+        ev.RunForked,
+        ev.InputQueued,
+        ev.InputAnswered,
+        ev.PlanUpdated,
+        ev.ToolEdited,
+        ev.ToolResolved,
+        ev.TakeoverTurn,
+        ev.TakeoverResult,
+    }
+)
+"""Facts by which a person leads to what the run does from there on."""
 _RESTARTS = frozenset({ev.RunForked, ev.RunCreated})
 
 
@@ -83,12 +99,15 @@ def _created(state: RunState, entry: ev.Entry, event: ev.RunCreated) -> RunState
 
 
 def _forked(state: RunState, entry: ev.Entry, event: ev.RunForked) -> RunState:
+    if event.grants == "void":
+        state = without_grants(state, entry.at)
     return replace(
         state,
         run=event.run,
         parent=ev.RunRef(run=event.parent, seq=event.at),
         limits=event.limits or state.limits,
         paused=False,
+        taken="",
         cancel=None,
         end=None,
         failing=None,
@@ -338,7 +357,7 @@ def _retry_scheduled(state: RunState, entry: ev.Entry, event: ev.RetryScheduled)
 
 
 def _limit_reached(state: RunState, entry: ev.Entry, event: ev.LimitReached) -> RunState:
-    message = f"{event.limit} limit reached: {event.value} of {event.bound}"
+    message = event.message or f"{event.limit} limit reached: {event.value} of {event.bound}"
     if event.limit in {"tokens", "micro_usd"} and event.value < event.bound:
         message += " are used, and the next request may need more than the rest"
     end = End(status=Status.STOPPED, limit=event.limit, message=message)
@@ -423,7 +442,10 @@ HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunState]] = 
     ev.LimitWarned: _limit_warned,
     ev.PlanUpdated: _plan_updated,
     ev.ArtifactCreated: _artifact_created,
+    ev.SandboxChosen: _noted,
     ev.ErrorRaised: _noted,
     ev.ToolEdited: edited,
+    ev.ToolRedirected: redirected,
     **CALL_HANDLERS,
+    **PEOPLE_HANDLERS,
 }

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from cairn.core import events as ev
+from cairn.core.fence import fenced
 from cairn.core.guard import call_key, result_key
 from cairn.core.lifecycle import CALL_MOVES, CallStatus, Status
-from cairn.core.messages import Source, Text
+from cairn.core.messages import Source
 from cairn.core.state import (
     FAILED_NOTE,
     NO_TOOL,
@@ -20,7 +21,6 @@ from cairn.core.state import (
     RunState,
     add_message,
     is_open,
-    keep_decision,
     mended_before,
     repair_subject,
     results_message,
@@ -30,12 +30,16 @@ from cairn.errors import ErrorClass, IllegalTransition
 replace = msgspec.structs.replace
 _S = CallStatus
 REPEATABLE = frozenset({"repeat", "keyed"})
+SPEAKING = frozenset({_S.COMPLETED, _S.FAILED})
+"""In which ends the model reads what the tool said."""
+REREADS = "read_artifact"
+"""The tool that brings back what others have brought in."""
 ENDING = frozenset({_S.STARTED, _S.RETRYING})
 """In which states a failure is known."""
 
 
 def _started(state: RunState, entry: ev.Entry, event: ev.ToolStarted) -> RunState:
-    call = _call(state, event.call)
+    call = open_call(state, event.call)
     if not event.rule:
         raise IllegalTransition(f"{state.run}: call {call.id} has no verdict")
     if not is_open(state, call):
@@ -49,7 +53,7 @@ def _started(state: RunState, entry: ev.Entry, event: ev.ToolStarted) -> RunStat
     spent = state.spent
     if call.attempt == 0:
         spent = replace(spent, calls=spent.calls + 1)
-    started = _moved(
+    started = move(
         state,
         call,
         _S.STARTED,
@@ -60,6 +64,7 @@ def _started(state: RunState, entry: ev.Entry, event: ev.ToolStarted) -> RunStat
         started_at=entry.at,
         first_started_at=call.first_started_at or entry.at,
         timeout_us=event.timeout_us,
+        taint=event.taint,
         retry_at=0,
         reason="",
     )
@@ -86,11 +91,11 @@ def _completed(state: RunState, entry: ev.Entry, event: ev.ToolCompleted) -> Run
         spent=replace(state.spent, running_us=state.spent.running_us + event.duration_us),
         usage=replace(state.usage, micro_usd=state.usage.micro_usd + event.micro_usd),
     )
-    return _closed(state, call, _S.COMPLETED, text)
+    return close(state, call, _S.COMPLETED, text)
 
 
 def _failed(state: RunState, entry: ev.Entry, event: ev.ToolFailed) -> RunState:
-    call = _call(state, event.call)
+    call = open_call(state, event.call)
     if call.status not in ENDING and not _unknown_read(call):
         raise IllegalTransition(
             f"{state.run}: call {call.id} is {call.status.value}; that it failed is not known"
@@ -104,11 +109,11 @@ def _failed(state: RunState, entry: ev.Entry, event: ev.ToolFailed) -> RunState:
     call = replace(call, tries=tuple(tries.items()), error_class=event.error_class)
     match event.disposition:
         case "retry":
-            return _moved(state, call, _S.RETRYING, retry_at=event.retry_at, reason="")
+            return move(state, call, _S.RETRYING, retry_at=event.retry_at, reason="")
         case "switch":
-            return _moved(state, call, _S.RETRYING, tool=event.switch_to, retry_at=0, reason="")
+            return move(state, call, _S.RETRYING, tool=event.switch_to, retry_at=0, reason="")
         case "takeover" | "ask_user":
-            return _moved(state, call, _S.TAKEOVER, reason=event.message)
+            return move(state, call, _S.TAKEOVER, reason=event.message)
         case "degrade" if call.name not in state.degraded:
             state = replace(state, degraded=(*state.degraded, call.name))
         case "end":
@@ -116,7 +121,7 @@ def _failed(state: RunState, entry: ev.Entry, event: ev.ToolFailed) -> RunState:
             state = replace(state, failing=state.failing or end)
         case "repair" | "degrade":
             pass
-    return _closed(state, call, _S.FAILED, fault_text(event.error_class, event.message))
+    return close(state, call, _S.FAILED, fault_text(event.error_class, event.message))
 
 
 def _unknown_read(call: Call) -> bool:
@@ -124,10 +129,11 @@ def _unknown_read(call: Call) -> bool:
 
 
 def _rejected(state: RunState, entry: ev.Entry, event: ev.ToolRejected) -> RunState:
-    call = _call(state, event.call)
+    call = open_call(state, event.call)
     if call.status is _S.UNKNOWN and call.effect != "read":
         raise IllegalTransition(f"{state.run}: whether {call.id} was executed is unknown")
-    if event.kind == "invalid" and not call.edited:  # a person's mistake is not the model's
+    by_model = not (call.edited or call.by_person)  # a person's mistake is not the model's
+    if event.kind == "invalid" and by_model:
         subject = repair_subject(call, event.error_class)
         repairs = {**state.repairs, subject: mended_before(state, subject) + 1}
         state = replace(state, repairs=repairs)
@@ -138,7 +144,7 @@ def _rejected(state: RunState, entry: ev.Entry, event: ev.ToolRejected) -> RunSt
         end = End(status=Status.FAILED, error_class=event.error_class, message=event.message)
         state = replace(state, failing=state.failing or end)
     text = f"Not executed. {fault_text(event.error_class, event.message)}"
-    return _closed(state, replace(call, error_class=event.error_class), _S.REJECTED, text)
+    return close(state, replace(call, error_class=event.error_class), _S.REJECTED, text)
 
 
 def _unknown(state: RunState, entry: ev.Entry, event: ev.ToolUnknown) -> RunState:
@@ -154,7 +160,7 @@ def _unknown(state: RunState, entry: ev.Entry, event: ev.ToolUnknown) -> RunStat
     rung = f"{error_class.value}:retry"
     tries = dict(call.tries)
     tries[rung] = tries.get(rung, 0) + 1
-    return _moved(
+    return move(
         state,
         call,
         _S.UNKNOWN,
@@ -168,9 +174,9 @@ def _unknown(state: RunState, entry: ev.Entry, event: ev.ToolUnknown) -> RunStat
 
 def _in_doubt(state: RunState, call: Call, reason: str, message: str, not_before: int) -> RunState:
     if call.status is _S.STARTED:
-        state = _moved(state, call, _S.UNKNOWN)
+        state = move(state, call, _S.UNKNOWN)
         call = state.calls[call.id]
-    return _moved(
+    return move(
         state,
         call,
         _S.TAKEOVER,
@@ -181,14 +187,14 @@ def _in_doubt(state: RunState, call: Call, reason: str, message: str, not_before
 
 
 def _takeover(state: RunState, entry: ev.Entry, event: ev.TakeoverRequested) -> RunState:
-    call = _call(state, event.call)
+    call = open_call(state, event.call)
     if call.status is not _S.UNKNOWN:
         raise IllegalTransition(f"{state.run}: call {call.id} is {call.status.value}, not unknown")
     return _in_doubt(state, call, call.reason, event.message, call.not_before)
 
 
 def _resolved(state: RunState, entry: ev.Entry, event: ev.ToolResolved) -> RunState:
-    call = _call(state, event.call)
+    call = open_call(state, event.call)
     if call.status not in {_S.UNKNOWN, _S.TAKEOVER}:
         raise IllegalTransition(f"{state.run}: call {call.id} is {call.status.value}, not unknown")
     match event.verdict:
@@ -198,14 +204,14 @@ def _resolved(state: RunState, entry: ev.Entry, event: ev.ToolResolved) -> RunSt
                 text = plain(event.result)
             elif event.evidence:
                 text = f"Settled: it did happen. {event.evidence}"
-            return _closed(state, call, _S.COMPLETED, text)
+            return close(state, call, _S.COMPLETED, text)
         case "not_happened" if state.end is not None:
-            return _closed(state, call, _S.FAILED, "Settled: it did not happen.")
+            return close(state, call, _S.FAILED, "Settled: it did not happen.")
         case "not_happened":
             if entry.at < call.not_before:
                 raise IllegalTransition(f"{state.run}: call {call.id} may still be at work")
             tries = call.tries if event.by == "probe" else ()  # a person starts the ladder anew
-            return _moved(
+            return move(
                 state,
                 call,
                 _S.RETRYING,
@@ -232,94 +238,16 @@ def _late(state: RunState, entry: ev.Entry, event: ev.ToolLate) -> RunState:
     if call.status is _S.TAKEOVER and call.error_class is not ErrorClass.IN_DOUBT:
         return state
     if event.ok:
-        return _closed(state, call, _S.COMPLETED, plain(event.result))
+        return close(state, call, _S.COMPLETED, plain(event.result))
     text = fault_text(ErrorClass.TOOL_ERROR, event.message)
-    return _closed(state, call, _S.FAILED, text)
-
-
-# ---------------------------------------------------------------- approvals and questions
-
-
-def _approval_requested(state: RunState, entry: ev.Entry, event: ev.ApprovalRequested) -> RunState:
-    call = _call(state, event.call)
-    _next_request(state, event.n)
-    state = replace(state, requests=event.n)
-    return _moved(
-        state,
-        call,
-        _S.ASKING,
-        approval=event.n,
-        granted=False,
-        digest=event.digest,
-        expires_at=event.expires_at,
-    )
-
-
-def _granted(state: RunState, entry: ev.Entry, event: ev.ApprovalGranted) -> RunState:
-    call = _asking(state, event.n)
-    if entry.at >= call.expires_at:
-        raise IllegalTransition(f"{state.run}: approval {event.n} has expired")
-    return _moved(keep_decision(state, event.n, "granted"), call, _S.APPROVED, granted=True)
-
-
-def _denied(state: RunState, entry: ev.Entry, event: ev.ApprovalDenied) -> RunState:
-    reason = f" Reason: {event.message}" if event.message else " No reason was given."
-    return _refused(
-        keep_decision(state, event.n, "denied"),
-        _asking(state, event.n),
-        ErrorClass.APPROVAL_DENIED,
-        f"Not executed: a person refused this call.{reason}",
-    )
-
-
-def _expired(state: RunState, entry: ev.Entry, event: ev.ApprovalExpired) -> RunState:
-    call = next((c for c in state.calls.values() if c.approval == event.n), None)
-    if call is None or call.status not in {_S.ASKING, _S.APPROVED}:
-        raise IllegalTransition(f"{state.run}: request {event.n} is not open")
-    reason = event.message or "nobody approved it in time"
-    state = keep_decision(state, event.n, "expired")
-    return _refused(state, call, ErrorClass.APPROVAL_EXPIRED, f"Not executed: {reason}.")
-
-
-def _refused(state: RunState, call: Call, error_class: ErrorClass, text: str) -> RunState:
-    return _closed(state, replace(call, error_class=error_class), _S.DENIED, text)
-
-
-def _input_requested(state: RunState, entry: ev.Entry, event: ev.InputRequested) -> RunState:
-    _next_request(state, event.n)
-    state = replace(state, requests=event.n)
-    if not event.call:
-        return replace(state, question=event.n)
-    return _moved(state, _call(state, event.call), _S.QUESTION, approval=event.n)
-
-
-def _input_answered(state: RunState, entry: ev.Entry, event: ev.InputAnswered) -> RunState:
-    if state.question and state.question == event.n:
-        guard = replace(state.guard, stale=0, rung=-1)
-        state = replace(state, question=0, guard=guard)
-        return replace(state, queued={**state.queued, entry.seq: (Text(event.text),)})
-    call = next((c for c in state.calls.values() if c.approval == event.n), None)
-    if call is None or call.status is not _S.QUESTION:
-        raise IllegalTransition(f"{state.run}: question {event.n} is not open")
-    return _closed(state, replace(call, effect="read"), _S.COMPLETED, event.text)
-
-
-def _next_request(state: RunState, n: int) -> None:
-    if n != state.requests + 1:
-        raise IllegalTransition(f"{state.run}: request {n} should be {state.requests + 1}")
-
-
-def _asking(state: RunState, n: int) -> Call:
-    for call in state.calls.values():
-        if call.approval == n and call.status is _S.ASKING:
-            return call
-    raise IllegalTransition(f"{state.run}: request {n} is not open")
+    return close(state, call, _S.FAILED, text)
 
 
 # ---------------------------------------------------------------- moving and closing
 
 
-def _call(state: RunState, call_id: str) -> Call:
+def open_call(state: RunState, call_id: str) -> Call:
+    """A call of the open turn. Raises `IllegalTransition`."""
     call = state.calls.get(call_id)
     if call is None:
         raise IllegalTransition(f"{state.run}: there is no open call {call_id}")
@@ -327,13 +255,14 @@ def _call(state: RunState, call_id: str) -> Call:
 
 
 def _running(state: RunState, call_id: str) -> Call:
-    call = _call(state, call_id)
+    call = open_call(state, call_id)
     if call.status is not _S.STARTED:
         raise IllegalTransition(f"{state.run}: call {call.id} is {call.status.value}, not started")
     return call
 
 
-def _moved(state: RunState, call: Call, status: CallStatus, **fields: Any) -> RunState:
+def move(state: RunState, call: Call, status: CallStatus, **fields: Any) -> RunState:
+    """A call goes to another status, if the table has that. Raises `IllegalTransition`."""
     if status not in CALL_MOVES[call.status]:
         raise IllegalTransition(
             f"{state.run}: call {call.id} cannot go from {call.status.value} to {status.value}"
@@ -342,8 +271,14 @@ def _moved(state: RunState, call: Call, status: CallStatus, **fields: Any) -> Ru
     return replace(state, calls={**state.calls, call.id: moved})
 
 
-def _closed(state: RunState, call: Call, status: CallStatus, text: str) -> RunState:
-    state = _moved(state, call, status, result=text)
+def close(state: RunState, call: Call, status: CallStatus, text: str) -> RunState:
+    """A call ends, and with the last one its turn; what it brought in is fenced and taints."""
+    if call.taint and not state.taint.issuperset(call.taint):
+        state = replace(state, taint=state.taint.union(call.taint))
+    labels = tuple(sorted(state.taint)) if call.tool == REREADS else call.taint
+    if labels and call.attempt and status in SPEAKING:
+        text = fenced(text, labels, call.key)
+    state = move(state, call, status, result=text)
     if state.end is not None or not all(c.closed for c in state.calls.values()):
         return state
     return _turn_closed(state)
@@ -355,11 +290,11 @@ def close_at_end(state: RunState) -> RunState:
         if call.closed:
             continue
         if not call.attempt:
-            state = _moved(state, call, _S.CANCELLED, result=OPEN_NOTE)
+            state = move(state, call, _S.CANCELLED, result=OPEN_NOTE)
         elif not _in_question(call):
-            state = _moved(state, call, _S.FAILED, result=FAILED_NOTE)
+            state = move(state, call, _S.FAILED, result=FAILED_NOTE)
         elif call.status is not _S.TAKEOVER:
-            state = _moved(state, call, _S.TAKEOVER, error_class=ErrorClass.IN_DOUBT)
+            state = move(state, call, _S.TAKEOVER, error_class=ErrorClass.IN_DOUBT)
     return state
 
 
@@ -433,10 +368,4 @@ CALL_HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunState
     ev.ToolResolved: _resolved,
     ev.ToolLate: _late,
     ev.TakeoverRequested: _takeover,
-    ev.ApprovalRequested: _approval_requested,
-    ev.ApprovalGranted: _granted,
-    ev.ApprovalDenied: _denied,
-    ev.ApprovalExpired: _expired,
-    ev.InputRequested: _input_requested,
-    ev.InputAnswered: _input_answered,
 }

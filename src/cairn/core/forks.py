@@ -1,8 +1,8 @@
 """Where a run can be forked: the points of its journal at which nothing is in the air.
 
 A fork shares all that came before its point and does the rest anew. So a point will do only if
-it is known of everything that was started what came of it, and if nobody's yes lies unused: the
-parent may have used it.
+it is known of everything that was started what came of it. A yes that lies unused there is void in
+the fork: the parent may use it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ def _in_the_way(call: Call) -> str:
     doubtful = call.status is _S.TAKEOVER and call.error_class is ErrorClass.IN_DOUBT
     if call.doubt or doubtful or call.status is _S.UNKNOWN:
         return f"it was not known whether call {call.id} had taken effect"
-    if call.granted:
-        return f"call {call.id} was approved and not done yet, and an approval holds once"
     return ""
 
 
@@ -87,15 +85,22 @@ _SAID = {"happened": "done", "not_happened": "failed"}
 def effects_after(entries: Sequence[ev.Entry], at: int) -> list[Effect]:
     """What a run did to the world after event `at`; `entries` are its whole journal."""
     asked: dict[str, tuple[str, str]] = {}
+    requests: dict[int, str] = {}
     found: dict[tuple[str, int], Effect] = {}
     last: dict[str, tuple[str, int]] = {}
     for entry in entries:
         event = entry.event
         match event:
-            case ev.ModelCompleted(parts=parts):
+            case ev.ModelCompleted(parts=parts) | ev.TakeoverTurn(parts=parts):
                 asked |= {p.id: (p.name, p.arguments) for p in calls_of(parts)}
             case ev.ToolEdited(call=call, arguments=arguments):
                 asked[call] = (asked[call][0], arguments)
+            case ev.ToolRedirected(call=call, tool=tool, arguments=arguments):
+                asked[call] = (tool, arguments)
+            case ev.ApprovalGranted(n=n, arguments=arguments) if arguments and n in requests:
+                asked[requests[n]] = (asked[requests[n]][0], arguments)
+            case ev.ApprovalRequested(n=n, call=call):
+                requests[n] = call
             case ev.ToolStarted(call=call) if entry.seq > at and event.effect != "read":
                 name, arguments = asked[call]
                 last[call] = key = (call, event.attempt)

@@ -17,11 +17,12 @@ class Pending(Record):
     """Something a run waits for from people.
 
     Args:
-        id: What to name when deciding it: `run/3` for a request, `run/c4` for an unknown effect.
+        id: What to name when deciding it: `run/3` for a request, `run/c4` for an unknown effect,
+            `run/takeover` for a run in which a person acts in the agent's place.
         kind: What is wanted.
         call: The tool call it is about, empty for a question of the runtime.
         tool: The tool's name.
-        detail: The arguments as they stand, or what is unknown.
+        detail: The arguments as they stand, what is unknown, or who acts.
         digest: Binds a decision to what was shown.
         expires_at: Microseconds since 1970, 0 for never.
     """
@@ -35,6 +36,9 @@ class Pending(Record):
     expires_at: int = 0
 
     def __str__(self) -> str:
+        if self.id.endswith("/takeover"):
+            run = self.id.removesuffix("/takeover")
+            return f"{self.id}: {self.detail} acts in its place - cairn takeover {run} --hand-back"
         verb = {
             "approval": f"cairn approve {self.id}",
             "input": f"cairn answer {self.id} TEXT",
@@ -81,7 +85,7 @@ def index_of(state: RunState) -> Index:
 
 def _quiet(state: RunState) -> bool:
     """Whether nothing waits for time or people: by far the most states."""
-    if state.question or state.retry_at:
+    if state.question or state.retry_at or state.taken:
         return False
     return not any(call.status in NOISY for call in state.calls.values())
 
@@ -114,6 +118,8 @@ def pending_of(state: RunState) -> tuple[Pending, ...]:
                     expires_at=call.expires_at if asking else 0,
                 )
             )
+    if state.taken and state.end is None:
+        found.append(Pending(id=f"{state.run}/takeover", kind="takeover", detail=state.taken))
     if state.question and state.end is None:
         found.append(Pending(id=f"{state.run}/{state.question}", kind="input"))
     return tuple(found)

@@ -97,7 +97,12 @@ _NEWS = (
     ev.InputQueued,
     ev.InputAnswered,
     ev.ToolEdited,
+    ev.TakeoverBegun,
+    ev.TakeoverTurn,
+    ev.TakeoverResult,
+    ev.TakeoverEnded,
     ev.RetryScheduled,
+    ev.SandboxChosen,
     ev.ErrorRaised,
     ev.RunFailed,
     ev.RunStopped,
@@ -110,7 +115,9 @@ _WORK = (
     ev.ModelRejected,
     ev.ToolStarted,
     ev.ToolRejected,
+    ev.ToolRedirected,
     ev.ApprovalRequested,
+    ev.ApprovalVoided,
     ev.InputGiven,
     ev.InputRequested,
     ev.TakeoverRequested,
@@ -129,19 +136,22 @@ LEGAL: dict[type[ev.Event], frozenset[Status]] = {
     ev.RunCompleted: frozenset({_S.RUNNING}),
     ev.ToolResolved: frozenset(Status),
     ev.ToolLate: frozenset(Status),
-    ev.StorePruned: frozenset(),
+    **dict.fromkeys(ev.OF_THE_STORE, frozenset()),
 }
 """In which status each event may be appended (an empty set: only as the first of its kind)."""
 
 _C = CallStatus
 CALL_MOVES: dict[CallStatus, frozenset[CallStatus]] = {
-    _C.REQUESTED: frozenset({_C.STARTED, _C.ASKING, _C.QUESTION, _C.REJECTED, _C.CANCELLED}),
+    _C.REQUESTED: frozenset(
+        {_C.STARTED, _C.ASKING, _C.QUESTION, _C.COMPLETED, _C.REJECTED, _C.CANCELLED}
+    ),
     _C.ASKING: frozenset(
-        {_C.REQUESTED, _C.RETRYING, _C.APPROVED, _C.DENIED, _C.CANCELLED, _C.FAILED, _C.TAKEOVER}
+        {_C.REQUESTED, _C.RETRYING, _C.APPROVED, _C.COMPLETED, _C.DENIED, _C.CANCELLED}
+        | {_C.FAILED, _C.TAKEOVER}
     ),
     _C.QUESTION: frozenset({_C.COMPLETED, _C.CANCELLED, _C.FAILED}),
     _C.APPROVED: frozenset(
-        {_C.REQUESTED, _C.STARTED, _C.QUESTION, _C.ASKING, _C.REJECTED, _C.DENIED}
+        {_C.REQUESTED, _C.STARTED, _C.QUESTION, _C.ASKING, _C.COMPLETED, _C.REJECTED, _C.DENIED}
         | {_C.RETRYING, _C.CANCELLED, _C.FAILED, _C.TAKEOVER}
     ),
     _C.RETRYING: frozenset(

@@ -1,4 +1,4 @@
-"""Another version goes on with a run: what that does to its state."""
+"""Another version, or another run, goes on with a journal: what that does to its state."""
 
 from __future__ import annotations
 
@@ -29,6 +29,24 @@ def version_changed(state: RunState, entry: ev.Entry, event: ev.RunVersionChange
     return replace(state, failing=state.failing or end)
 
 
+def without_grants(state: RunState, at: int) -> RunState:
+    """The state as a fork made at this time takes it over: no approval goes with it (law 5).
+
+    An approval holds once, and the parent and each of its forks could use it. So whoever was
+    approved asks anew in the fork, and so does who waits on a request that nobody answered in
+    time. Only an attempt that may have had its effect and is repeated under its own key goes on
+    under its approval: it is no second effect.
+    """
+    for call in state.calls.values():
+        if call.closed:
+            continue
+        stale = call.status is CallStatus.ASKING and call.expires_at <= at
+        begun = call.status is CallStatus.UNKNOWN and call.recovery != "probe"
+        if stale or (call.granted and not begun):
+            state = _judged_anew(state, call.id)
+    return state
+
+
 def _judged_anew(state: RunState, name: str) -> RunState:
     """A call must pass the gate again, as if nobody had been asked yet."""
     call = state.calls.get(name)
@@ -40,6 +58,6 @@ def _judged_anew(state: RunState, name: str) -> RunState:
         if status not in CALL_MOVES[call.status]:
             raise IllegalTransition(f"{state.run}: {name} is {call.status.value}")
         state = keep_decision(state, call.approval, WITHDRAWN)
-        call = replace(call, approval=0)
+        call = replace(call, approval=0, asked=0, terms=None, files=())
     call = replace(call, status=status, granted=False, digest="", expires_at=0)
     return replace(state, calls={**state.calls, name: call})

@@ -11,7 +11,7 @@ end) it stops: what came after in the journal would never have come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import unified_diff
 from typing import Any
 
@@ -32,14 +32,15 @@ from cairn.core.actions import (
 )
 from cairn.core.decide import decide
 from cairn.core.evolve import evolve
+from cairn.core.grants import recorded_in
 from cairn.core.lifecycle import CallStatus
 from cairn.core.limits import Limits
 from cairn.core.messages import Record
-from cairn.core.replay_outcomes import decided_inside
+from cairn.core.replay_outcomes import bound_as_recorded, decided_inside, unreadable
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
 from cairn.core.views.words import words
-from cairn.errors import ErrorClass
+from cairn.errors import ConfigError, ErrorClass
 
 replace = msgspec.structs.replace
 
@@ -48,6 +49,7 @@ PATH: dict[type[ev.Event], tuple[str, ...]] = {
     ev.ModelRejected: ("error_class", "disposition"),
     ev.ToolStarted: ("call", "attempt", "tool"),
     ev.ToolRejected: ("call", "kind", "error_class", "disposition"),
+    ev.ToolRedirected: ("call", "tool", "arguments"),
     ev.ToolFailed: ("call", "error_class", "disposition", "switch_to"),
     ev.ApprovalRequested: ("n", "call", "digest"),
     ev.ApprovalExpired: ("n",),
@@ -63,6 +65,8 @@ PATH: dict[type[ev.Event], tuple[str, ...]] = {
     ev.RunCancelled: (),
 }
 """The decisions of the core, and which of their fields say where the run goes."""
+IGNORABLE: dict[str, tuple[type[ev.Event], str]] = {"model": (ev.ModelRequested, "model")}
+"""What of a decision can be overlooked, by name: the event and its field."""
 _KINDS = {
     "reserved": "reservation",
     "rule": "rule",
@@ -83,7 +87,8 @@ class Difference(Record):
     Args:
         seq, step: Where in the journal; the first place, if there are several.
         kind: `path` when the run would have gone elsewhere; else what differs: `prompt`, `tools`,
-            `reservation`, `rule`, `handling`, `told` or `detail`.
+            `reservation`, `rule`, `handling`, `told` or `detail`; `ignored` for what would have
+            led elsewhere and was overlooked, as was asked.
         what: What it is about, in words.
         recorded: As it was.
         now: As it would be.
@@ -160,9 +165,20 @@ class Replayer:
         state: The state before the first event that is fed.
         rules: What is decided by.
         limits: Bounds in place of the recorded ones.
+        ignore: Which of `IGNORABLE` lead nowhere else.
+
+    Raises:
+        ConfigError: one of `ignore` cannot be overlooked.
     """
 
-    def __init__(self, state: RunState, rules: Rules, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        state: RunState,
+        rules: Rules,
+        limits: Limits | None = None,
+        ignore: Sequence[str] = (),
+    ) -> None:
+        self._ignored = _ignored(ignore)
         self.state = state
         self.divergence: Difference | None = None
         self._rules = rules
@@ -222,6 +238,10 @@ class Replayer:
         if isinstance(event, ev.ToolFailed):  # of a call at work it is an outcome
             call = self.state.calls.get(event.call)
             return call is not None and call.status is not CallStatus.STARTED
+        if isinstance(event, ev.LimitReached) and event.limit.startswith("budget:"):
+            return False  # what others had spent by then came from outside
+        if unreadable(event):
+            return False
         return type(event) in PATH
 
     # ------------------------------------------------------------ decisions
@@ -236,8 +256,9 @@ class Replayer:
             if not _fault_of_ours(entry.event):
                 self._leads_elsewhere(entry, _instead(action))
             return
+        event = bound_as_recorded(event, entry.event, self.state)
         same = step == entry.step and type(event) is type(entry.event)
-        if not same or not _same_path(entry.event, event):
+        if not same or not self._same_path(entry.event, event):
             if _fault_of_ours(entry.event):
                 self._batch = []
                 return
@@ -245,6 +266,11 @@ class Replayer:
             return
         self._steps.append(_row(entry, _told(entry.event)))
         self._details(entry, event)
+
+    def _same_path(self, recorded: ev.Event, now: ev.Event) -> bool:
+        kind = type(recorded)
+        counts = (field for field in PATH[kind] if (kind, field) not in self._ignored)
+        return all(getattr(recorded, field) == getattr(now, field) for field in counts)
 
     def _taken(self, recorded: ev.Event) -> tuple[int, ev.Event | None]:
         """The decision that stands in this place; calls to start may be started in part."""
@@ -274,11 +300,12 @@ class Replayer:
     def _details(self, entry: ev.Entry, now: ev.Event) -> None:
         recorded = entry.event
         for field in recorded.__struct_fields__:
-            if field in _APART or field in PATH[type(recorded)]:
+            ignored = (type(recorded), field) in self._ignored
+            if field in _APART or (field in PATH[type(recorded)] and not ignored):
                 continue
             before, after = getattr(recorded, field), getattr(now, field)
             if before != after:
-                kind = _KINDS.get(field, "detail")
+                kind = "ignored" if ignored else _KINDS.get(field, "detail")
                 what = f"{recorded.NAME}: {field.removesuffix('_us')}"
                 self._note(entry, kind, what, _plain(before), _plain(after))
 
@@ -343,6 +370,7 @@ def replay(
     *,
     limits: Limits | None = None,
     prompt: str | None = None,
+    ignore: Sequence[str] = (),
 ) -> Replay:
     """Take every decision in `entries` anew.
 
@@ -352,13 +380,16 @@ def replay(
         rules: What is decided by.
         limits: Bounds in place of the recorded ones.
         prompt: The instructions that would be sent now, None to leave them out.
+        ignore: Which of `IGNORABLE` lead nowhere else.
+
+    Raises:
+        ConfigError: one of `ignore` cannot be overlooked.
     """
-    walk = Replayer(state, rules, limits)
-    count = 0
-    for entry in entries:
+    walked = list(entries)
+    walk = Replayer(state, replace(rules, grants=recorded_in(walked)), limits, ignore)
+    for entry in walked:
         walk.feed(entry, prompt)
-        count += 1
-    return walk.result(walk.state.run, count)
+    return walk.result(walk.state.run, len(walked))
 
 
 # ---------------------------------------------------------------- what is due
@@ -405,8 +436,13 @@ def _instead(action: Action | None) -> str:
             return "nothing more"
 
 
-def _same_path(recorded: ev.Event, now: ev.Event) -> bool:
-    return all(getattr(recorded, f) == getattr(now, f) for f in PATH[type(recorded)])
+def _ignored(names: Sequence[str]) -> frozenset[tuple[type[ev.Event], str]]:
+    names = (names,) if isinstance(names, str) else names
+    for name in names:
+        if name not in IGNORABLE:
+            known = ", ".join(IGNORABLE)
+            raise ConfigError("ignore", f"{name!r} cannot be overlooked", f"Use one of: {known}")
+    return frozenset(IGNORABLE[name] for name in names)
 
 
 def _changed(recorded: ev.Event, now: ev.Event) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from cairn.core import events as ev
+from cairn.core.gate import UNREADABLE, call_digest
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import CallPart, Record
 from cairn.core.outcomes import Called, Fault, Reply, lost_model, model_outcome, tool_failed
@@ -143,3 +146,19 @@ def _probed(state: RunState, rules: Rules, event: ev.ToolResolved) -> Inside | N
         return None
     what = f"what came of {call.tool} ({call.id})"
     return Inside(what=what, recorded="its probe is asked", now="a person is asked", kept=False)
+
+
+def unreadable(event: ev.Event) -> bool:
+    """Whether a call was rejected for what is in files, which came from outside."""
+    return isinstance(event, ev.ToolRejected) and event.rule == UNREADABLE
+
+
+def bound_as_recorded(now: ev.Event, recorded: ev.Event, state: RunState) -> ev.Event:
+    """A request as it would be, bound to what was in the files then."""
+    if not isinstance(now, ev.ApprovalRequested) or not isinstance(recorded, ev.ApprovalRequested):
+        return now
+    if not recorded.files or now.call not in state.calls:
+        return now
+    call = state.calls[now.call]
+    digest = call_digest(call.tool, call.arguments, recorded.files)
+    return msgspec.structs.replace(now, files=recorded.files, digest=digest)

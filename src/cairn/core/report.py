@@ -13,6 +13,7 @@ from cairn.core.state import Call, RunState
 SHOWN = 20
 DONE: dict[type, str] = {
     ev.ToolCompleted: "done",
+    ev.TakeoverResult: "done by hand",
     ev.ToolFailed: "failed",
     ev.ToolRejected: "not done",
     ev.ToolUnknown: "unknown",
@@ -52,7 +53,7 @@ def summary(state: RunState, entries: Iterable[ev.Entry]) -> str:
     asked: dict[int, str] = {}
     for entry in entries:
         match entry.event:
-            case ev.ModelCompleted(parts=parts):
+            case ev.ModelCompleted(parts=parts) | ev.TakeoverTurn(parts=parts):
                 names.update({p.id: p.name for p in parts if isinstance(p, CallPart)})
             case ev.ApprovalRequested(n=n, call=call_id):
                 asked[n] = call_id
@@ -70,7 +71,7 @@ def summary(state: RunState, entries: Iterable[ev.Entry]) -> str:
         elif call.status is CallStatus.CANCELLED:
             fates[call.id] = "not done"
     lines = [f"Run {state.run}: {_status_line(state)}"]
-    for fate in ("done", "failed", "refused", "at work", "not done", "unknown"):
+    for fate in ("done", "done by hand", "failed", "refused", "at work", "not done", "unknown"):
         found = [f"{names.get(c, '?')} ({c})" for c, f in fates.items() if f == fate]
         if found:
             more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
@@ -88,7 +89,8 @@ def _open_fate(state: RunState, call: Call) -> str:
 def _status_line(state: RunState) -> str:
     end = state.end
     if end is None:
-        return f"{state.status.value}."
+        held = f" {state.taken} acts in the agent's place." if state.taken else ""
+        return f"{state.status.value}.{held}"
     if end.status is Status.STOPPED:
         return f"stopped. {end.message or end.limit}."
     if end.status is Status.FAILED:

@@ -6,14 +6,17 @@ are given. The shell builds one `Rules` per agent and hands it in.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from cairn.core.budgets import Room
 from cairn.core.events import Effect, Recovery
+from cairn.core.grants import NO_GRANTS, Grants
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
 from cairn.core.limits import FREE, Price
 from cairn.core.messages import Record
 from cairn.core.policy import DEFAULT_POLICY, Policy
+from cairn.core.terms import ApprovalTerms
 from cairn.errors import ErrorClass
 
 SECOND_US = 1_000_000
@@ -50,6 +53,11 @@ class ToolSpec(Record, gc=True):
         micro_usd: What a call costs.
         result_bytes: Results above this become artifacts.
         kind: `call` for a tool with a function, `question` for one that asks a person.
+        approval: Who may approve its calls, where somebody is asked.
+        binds: From the arguments to the files whose content an approval is bound to.
+        taint: Labels of the untrusted content that its outcome brings into the run.
+        secrets: Argument and name of each registered secret it may be given; an empty argument
+            is any of them.
     """
 
     name: str
@@ -67,6 +75,10 @@ class ToolSpec(Record, gc=True):
     result_bytes: int = 16_384
     kind: Literal["call", "question"] = "call"
     sources: bool = False
+    approval: ApprovalTerms | None = None
+    binds: Callable[[dict[str, Any]], Sequence[str]] | None = None
+    taint: tuple[str, ...] = ()
+    secrets: tuple[tuple[str, str], ...] = ()
 
 
 class ModelSpec(Record):
@@ -90,26 +102,34 @@ class Rules(Record, gc=True):
         tools: The tools on offer, by name.
         models: The first choice and its fallbacks.
         policy: The deployment's policy.
+        agent_policy: The agent's own, which only narrows.
         ladder: What is done about each class of fault.
         check_answer: Says what is wrong with a final answer, empty for nothing.
         checks: Names of the completion checks, run as tasks, in order.
         offered: Hash of the tool schemas offered.
         overhead_tokens: Estimated size of instructions and tool schemas.
         approval_ttl_us: How long a request for approval stays open.
+        approval: Who may approve calls, where somebody is asked.
+        grants: The standing grants as they are known now.
         repairs: How often a tool's arguments, or the answer, may be mended.
         tool_choice: What the model is told about calling, until it has made its first call:
             auto, none, required or a tool's name.
+        room: What budgets over time have left, as far as is known; None when nobody was refused.
     """
 
     tools: dict[str, ToolSpec]
     models: tuple[ModelSpec, ...]
     policy: Policy = DEFAULT_POLICY
+    agent_policy: Policy | None = None
     ladder: Ladder = DEFAULT_LADDER
     check_answer: Callable[[str], str] | None = None
     checks: tuple[str, ...] = ()
     offered: str = ""
     overhead_tokens: int = 0
     approval_ttl_us: int = 7 * 24 * 3600 * SECOND_US
+    approval: ApprovalTerms | None = None
+    grants: Grants = NO_GRANTS
     repairs: int = 3
     output_mode: Literal["text", "schema", "action"] = "text"
     tool_choice: str = "auto"
+    room: Room | None = None

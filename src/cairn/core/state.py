@@ -25,6 +25,7 @@ from cairn.core.messages import (
     Text,
     Uri,
 )
+from cairn.core.terms import ApprovalTerms, BoundFile
 from cairn.errors import ErrorClass
 
 CALL_OVERHEAD_TOKENS = 8
@@ -55,16 +56,32 @@ class Call(Record):
     granted: bool = False
     digest: str = ""
     expires_at: int = 0
+    asked: int = 0
+    """Seq of the event that asked for its approval."""
+    terms: ApprovalTerms | None = None
+    files: tuple[BoundFile, ...] = ()
+    granted_by: str = ""
+    granted_roles: tuple[str, ...] = ()
+    voided: int = 0
+    """How often what it was approved with had changed before it could start."""
+    editor: str = ""
+    """Who gave it its arguments, if a person did."""
     started_at: int = 0
     first_started_at: int = 0
     timeout_us: int = 0
     """The deadline its present attempt was started with."""
+    taint: tuple[str, ...] = ()
+    """Labels of the untrusted content that its outcome brings in."""
+    redirects: tuple[str, ...] = ()
+    """Rules that had another tool called in its place, in order."""
     retry_at: int = 0
     not_before: int = 0
     reason: str = ""
     """Why it is unknown, or what a probe said of it."""
     edited: bool = False
     """A person changed its arguments."""
+    by_person: bool = False
+    """A person wrote it, in the agent's place."""
     invalid: bool = False
     """It was rejected because it could not be understood."""
     doubt: bool = False
@@ -126,6 +143,12 @@ class RunState(Record, gc=True):
     fingerprint: Fingerprint | None = None
     """Of the version that went on last; None when that is not known."""
     paused: bool = False
+    taken: str = ""
+    """Who acts in the agent's place; empty while the agent does."""
+    handled: bool = False
+    """It was taken over at least once."""
+    voices: dict[str, int] = {}
+    """Who has led to what the run does, and the seq at which they first did."""
     cancel: str | None = None
     end: End | None = None
     failing: End | None = None
@@ -173,6 +196,8 @@ class RunState(Record, gc=True):
     guard: Guard = Guard()
     plan: tuple[PlanItem, ...] = ()
     sources: int = 0
+    taint: frozenset[str] = frozenset()
+    """Labels of the untrusted content that has come in; what came in stays in."""
     artifacts: History[int] = msgspec.field(default_factory=History)
     """Seq of the event that made each artifact."""
     degraded: tuple[str, ...] = ()
@@ -195,6 +220,20 @@ class RunState(Record, gc=True):
         return any(c.status is CallStatus.STARTED for c in self.calls.values())
 
 
+def authors(state: RunState, call: Call) -> frozenset[str]:
+    """Ids of those who led to a call: its principal, and whose words came before its request."""
+    before = call.asked or state.seq + 1
+    spoke = {who for who, seq in state.voices.items() if seq < before}
+    return frozenset(spoke | {state.principal.id, call.editor}) - {""}
+
+
+def persons_turn(state: RunState) -> bool:
+    """Whether nothing goes on before the person who has taken the run over makes a turn."""
+    if not state.taken or state.calls or state.request is not None or state.task is not None:
+        return False
+    return not (state.queued or state.answer or state.question)
+
+
 def is_open(state: RunState, call: Call) -> bool:
     """Whether every call that must end before this one has ended."""
     return not call.after or all(state.calls[a].closed for a in call.after if a in state.calls)
@@ -214,6 +253,8 @@ def waits(state: RunState) -> frozenset[str]:
             found.add("retry_at")
     if state.question:
         found.add("input")
+    if persons_turn(state):
+        found.add("takeover")
     if state.retry_at and not found:
         found.add("retry_at")
     return frozenset(found)
@@ -225,7 +266,7 @@ def wake_at(state: RunState) -> int:
         return 0
     times = [_times(c) for c in state.calls.values()]
     times += [c.expires_at for c in state.calls.values() if c.status is CallStatus.ASKING]
-    times.append(state.retry_at)
+    times.append(0 if state.taken else state.retry_at)
     return min((t for t in times if t), default=0)
 
 
@@ -235,7 +276,7 @@ def status_of(state: RunState) -> Status:
         return state.end.status
     if state.paused:
         return Status.PAUSED
-    if state.step == 0 and state.cancel is None and state.failing is None:
+    if state.step == 0 and not state.handled and state.cancel is None and state.failing is None:
         return Status.QUEUED
     return Status.RUNNING if _performable(state) else Status.WAITING
 
@@ -248,6 +289,8 @@ def _performable(state: RunState) -> bool:
     for call in state.calls.values():
         if _moves(state, call):
             return True
+    if state.taken:
+        return not state.calls and not state.question and not persons_turn(state)
     return not state.calls and not state.question and not state.retry_at
 
 
@@ -316,12 +359,22 @@ def results_message(calls: dict[str, Call]) -> Message:
 
 def _told(call: Call, text: str) -> str:
     """What the model reads of a call: of one that was changed also that, and what ran."""
-    return f"{EDITED_NOTE}{call.arguments}\n\n{text}" if call.edited else text
+    if call.redirects:
+        by = ", ".join(call.redirects)
+        text = f"{REDIRECTED_NOTE.format(tool=call.tool, by=by)}{call.arguments}\n\n{text}"
+    elif call.edited:
+        text = f"{EDITED_NOTE}{call.arguments}\n\n{text}"
+    return text
 
 
 EDITED_NOTE = (
     "[runtime] A person changed the arguments of this call before it was started. "
     "What follows came of these: "
+)
+
+REDIRECTED_NOTE = (
+    "[runtime] The policy has redirected this call to {tool} ({by}). What follows came of these "
+    "arguments: "
 )
 
 OPEN_NOTE = "Not executed: the run ended before this call was started."

@@ -53,7 +53,8 @@ async def carry(
     flights = Flights()
     task = asyncio.get_running_loop().create_task(_advance(store, run, host, slice_s, flights))
     try:
-        return await asyncio.shield(task)
+        with host.secrets.scrubbed():
+            return await asyncio.shield(task)
     except asyncio.CancelledError:
         flights.stop()
         try:
@@ -68,12 +69,15 @@ async def carry(
 async def _advance(
     store: Store, run: str, host: Host, slice_s: float, flights: Flights
 ) -> tuple[Directive, RunState | None]:
+    await host.uphold(store)
     claim = await store.claim(run)
     if claim is None:
         return Directive(kind="busy"), None
     drive: Drive | None = None
     try:
         state = await load(store, run)
+        if state.end is None and state.cancel is None:
+            await host.ready(state.agent)
         drive = Drive(store, host, claim, state, _crew(host, state), flights)
         return await drive.loop(slice_s), drive.state
     except Fenced:

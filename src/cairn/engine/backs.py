@@ -151,7 +151,21 @@ def _tool(
                 jitter=jitter,
             )
         ]
-    return [*back.facts, *_returned(back, call, spec, state)]
+    facts = _numbered(back.facts, len(state.artifacts))
+    made = sum(isinstance(fact, ev.ArtifactCreated) for fact in facts)
+    return [*facts, *_returned(back, call, spec, state, made)]
+
+
+def _numbered(facts: tuple[ev.Event, ...], known: int) -> list[ev.Event]:
+    """The facts; artifacts among them get their ids here, where it is known how many there are."""
+    numbered: list[ev.Event] = []
+    for fact in facts:
+        if isinstance(fact, ev.ArtifactCreated):
+            known += 1
+            numbered.append(msgspec.structs.replace(fact, id=f"a{known}"))
+        else:
+            numbered.append(fact)
+    return numbered
 
 
 def _overtaken(back: ToolBack, call: Call, crew: Crew) -> Steps:
@@ -167,7 +181,9 @@ def _overtaken(back: ToolBack, call: Call, crew: Crew) -> Steps:
     return [(call.step, late)]
 
 
-def _returned(back: ToolBack, call: Call, spec: ToolSpec | None, state: RunState) -> list[ev.Event]:
+def _returned(
+    back: ToolBack, call: Call, spec: ToolSpec | None, state: RunState, made: int
+) -> list[ev.Event]:
     cost = spec.micro_usd if spec is not None else 0
     if spec is not None and spec.sources:
         return [_sourced(back, call, spec, cost)]
@@ -180,7 +196,7 @@ def _returned(back: ToolBack, call: Call, spec: ToolSpec | None, state: RunState
                 call=call.id, result=result, duration_us=back.duration_us, micro_usd=cost
             )
         ]
-    return _large(back, call, bytes(result), limit, cost, len(state.artifacts) + 1)
+    return _large(back, call, bytes(result), limit, cost, len(state.artifacts) + made + 1)
 
 
 def _limit(spec: ToolSpec | None) -> int:

@@ -24,6 +24,7 @@ from cairn.engine.load import fold_entries, start_of
 from cairn.errors import IllegalTransition, Moved, Refused, RunConflict
 from cairn.ports import Clock, NewRun, RunInfo, Store
 
+replace = msgspec.structs.replace
 Bounds = Limits | Mapping[str, int] | None
 _KNOWN_LATE = (ev.ToolLate, ev.ToolResolved)
 
@@ -81,8 +82,10 @@ async def retry_run(store: Store, clock: Clock, run: str, new: str, limits: Boun
             f"session {info.session!r} has gone on since run {run}; what came after would be "
             "forgotten. Send the session a new message instead"
         ) from None
-    if found is not None and (found.parent, found.parent_at) != (run, before.seq):
-        raise RunConflict(f"run {new!r} exists and is no retry of {run!r}")
+    if found is not None:
+        if (found.parent, found.parent_at) != (run, before.seq):
+            raise RunConflict(f"run {new!r} exists and is no retry of {run!r}")
+        await _same_limits(store, branch)
     return new
 
 
@@ -153,12 +156,17 @@ async def _create(store: Store, clock: Clock, branch: Branch) -> RunInfo | None:
     before, parent, new = branch.before, branch.parent, branch.run
     now = max(clock.now_us(), before.at)
     forked = ev.RunForked(
-        run=new, parent=parent.run, at=before.seq, limits=branch.limits, reason=branch.reason
+        run=new,
+        parent=parent.run,
+        at=before.seq,
+        limits=branch.limits,
+        reason=branch.reason,
+        grants="void",
     )
     entry = ev.Entry(seq=before.seq + 1, at=now, event=forked, actor=branch.actor)
     state, entries = _with_what_is_known(evolve(before, entry), entry, branch.later)
     for command in branch.edits:
-        event = cmd.accept(state, command, now)
+        event = _accepted(branch, state, command, now)
         if event is not None:
             made = ev.Entry(seq=state.seq + 1, at=state.at, event=event, actor=branch.actor)
             state = evolve(state, made)
@@ -176,6 +184,28 @@ async def _create(store: Store, clock: Clock, branch: Branch) -> RunInfo | None:
     return await store.create(created, entries, index_of(state))
 
 
+def _accepted(branch: Branch, state: RunState, command: cmd.Command, now: int) -> ev.Event | None:
+    """The event of an edit; where it does not fit, the words name the run that people know."""
+    return cmd.accept(replace(state, run=branch.parent.run), command, now)
+
+
+async def _same_limits(store: Store, branch: Branch) -> None:
+    """A fork that exists was made with the limits that are asked for now, if any are.
+
+    Raises:
+        RunConflict: it was made with other ones.
+    """
+    if branch.limits is None:
+        return
+    at = branch.before.seq
+    (forked,) = await store.read(branch.run, after=at, upto=at + 1)
+    if evolve(branch.before, forked).limits != branch.limits:
+        raise RunConflict(
+            f"run {branch.run!r} exists and was made with other limits; take another id, or give "
+            "none to go on with it as it is"
+        )
+
+
 def _with_what_is_known(
     state: RunState, forked: ev.Entry, later: Sequence[ev.Entry]
 ) -> tuple[RunState, list[ev.Entry]]:
@@ -183,7 +213,7 @@ def _with_what_is_known(
     entries = [forked]
     for entry in later:
         if isinstance(entry.event, _KNOWN_LATE):
-            known = msgspec.structs.replace(entry, seq=state.seq + 1, at=max(entry.at, state.at))
+            known = replace(entry, seq=state.seq + 1, at=max(entry.at, state.at))
             with suppress(IllegalTransition):  # it was about something the fork does anew
                 state = evolve(state, known)
                 entries.append(known)
@@ -199,12 +229,13 @@ async def _same(store: Store, branch: Branch, found: RunInfo) -> None:
     )
     if (found.parent, found.parent_at) != (branch.parent.run, at):
         raise conflict
+    await _same_limits(store, branch)
     theirs = await store.read(found.run, after=at)
     state, entries = evolve(branch.before, theirs[0]), theirs[1:]
     while entries and isinstance(entries[0].event, _KNOWN_LATE):
         state, entries = evolve(state, entries[0]), entries[1:]
     for command in branch.edits:
-        event = cmd.accept(state, command, state.at)
+        event = _accepted(branch, state, command, state.at)
         if event is None:
             continue
         if not entries or entries[0].event != event:

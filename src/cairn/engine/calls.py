@@ -20,12 +20,14 @@ from cairn.core.rules import Problem, ToolSpec
 from cairn.core.state import Call, RunState
 from cairn.engine.attend import attend
 from cairn.engine.backs import Back, ProbeBack, ToolBack, capped
+from cairn.engine.consent import Consent
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.engine.journal import PATIENCE, OpenJournal
 from cairn.engine.load import load, read_artifact
 from cairn.engine.perform import ToolFlight, perform_probe
-from cairn.errors import CairnError, DepsFailed, ErrorClass, StoreBusy
+from cairn.errors import CairnError, ConfigError, DepsFailed, ErrorClass, StoreBusy
+from cairn.governance.secrets import Sealed
 from cairn.ports import Clock, Progress, Store
 from cairn.tools.context import Context
 from cairn.tools.outcome import classify
@@ -48,13 +50,24 @@ _late_writes: set[asyncio.Task[None]] = set()
 class CallRunner:
     """Carries out the calls that one drive of a run was told to start."""
 
-    def __init__(self, store: Store, host: Host, journal: OpenJournal, flights: Flights) -> None:
+    def __init__(
+        self,
+        store: Store,
+        host: Host,
+        journal: OpenJournal,
+        flights: Flights,
+        consent: Consent,
+        sealed: Sealed,
+    ) -> None:
+        self._sealed = sealed
+        self._consent = consent
         self._store = store
         self._host = host
         self._journal = journal
         self._flights = flights
         self._deps: Any = None
         self._has_deps = False
+        self._workspace: Any = None  # held for the drive, so that its calls share one handle
 
     async def start(self, action: StartCalls, crew: Crew) -> bool:
         """Journal the intents in one write, then start the calls (law 3).
@@ -77,7 +90,8 @@ class CallRunner:
             return await self._wait_for_slot()
         launched = False
         try:
-            self._journal.decide(taken)
+            beside = self._consent.beside(taken, self._host.clock.now_us())
+            self._journal.decide(taken, beside)
             launched = await self._journal.flush()
         finally:
             if not launched:
@@ -105,7 +119,7 @@ class CallRunner:
     def _launch(self, call: Call, crew: Crew) -> None:
         tool = crew.agent.tools[call.tool]
         spec = tool.spec
-        arguments = spec.check(call.arguments)
+        arguments = self._arguments(call, spec)
         timeout_s = spec.timeout_us / 1e6
         if isinstance(arguments, Problem):  # a check that changed its mind; nothing was called
             self._flights.add(call.id, NOTHING, timeout_s)
@@ -113,7 +127,7 @@ class CallRunner:
             if not tool.body.is_async:
                 SLOTS.release()
             return
-        context = self._context(call, timeout_s)
+        context = self._context(call, spec, timeout_s)
         flight = ToolFlight(
             call, context, self._flights, self._host.clock, partial(self._late, call, spec)
         )
@@ -131,7 +145,7 @@ class CallRunner:
         if call is None or call.status is not CallStatus.UNKNOWN:
             return True  # a person, or the tool itself, was faster
         tool = crew.agent.tools[call.tool]
-        arguments = tool.spec.check(call.arguments)
+        arguments = self._arguments(call, tool.spec)
         key = f"probe {call.id}"
         if tool.probe is None or isinstance(arguments, Problem):
             self._flights.add(key, NOTHING, 0)
@@ -140,7 +154,7 @@ class CallRunner:
         if not tool.probe.is_async and not SLOTS.try_acquire():
             return await self._wait_for_slot()
         timeout_s = tool.spec.timeout_us / 1e6
-        running = start(tool.probe, arguments, self._context(call, timeout_s))
+        running = start(tool.probe, arguments, self._context(call, tool.spec, timeout_s))
         self._flights.launch(
             key, perform_probe(running, call), timeout_s, partial(_no_answer, call)
         )
@@ -161,19 +175,25 @@ class CallRunner:
             (self._deps,) = found
             self._has_deps = True
 
-    def _context(self, call: Call, timeout_s: float) -> Context[Any]:
+    def _arguments(self, call: Call, spec: ToolSpec) -> dict[str, Any] | Problem:
+        """What the tool is called with: handles it may take are the secrets again."""
+        restored = self._sealed.restored(call.arguments, spec.secrets)
+        return restored if isinstance(restored, Problem) else spec.check(restored)
+
+    def _context(self, call: Call, spec: ToolSpec, timeout_s: float) -> Context[Any]:
         state, watchers = self._journal.state, self._host.watchers
         run, store = state.run, self._store
 
         def on_progress(message: str, fraction: float | None) -> None:
-            watchers.observe(
-                run, Progress(run=run, call=call.id, message=message, fraction=fraction)
-            )
+            said = self._sealed.text(message)
+            watchers.observe(run, Progress(run=run, call=call.id, message=said, fraction=fraction))
 
         async def artifact(wanted: str) -> tuple[str, str] | None:
             made = await read_artifact(self._journal.state, store, wanted)
             return None if made is None else (made.name, made.content)
 
+        if self._workspace is None:
+            self._workspace = self._host.workspace(state)
         monotonic = self._host.clock.monotonic_us
         return Context(
             run_id=run,
@@ -191,17 +211,29 @@ class CallRunner:
             lock_path=lambda: store.lock_path(run, call.id),
             artifact=artifact,
             artifacts=len(state.artifacts),
+            workspace=self._workspace,
+            secret=partial(self._secret, spec),
         )
+
+    def _secret(self, spec: ToolSpec, name: str) -> str:
+        if name not in {declared for _, declared in spec.secrets}:
+            problem = f"{spec.name} does not declare the secret {name!r}"
+            raise ConfigError("ctx.secret", problem, f'Write @tool(secrets=("{name}",))')
+        try:
+            return self._sealed.value_of(name)
+        except KeyError:
+            problem = f"the secret {name!r} is not registered for this principal"
+            raise ConfigError("ctx.secret", problem, "Add it to Runtime(secrets=...)") from None
 
     def _late(self, call: Call, spec: ToolSpec, ok: bool, value: Any) -> None:
         if ok:
-            result = value if isinstance(value, msgspec.Raw) else _json(value)
+            result = self._sealed.value(value if isinstance(value, msgspec.Raw) else _json(value))
             command = Late(call=call.id, ok=True, result=capped(result, spec.result_bytes))
         else:
             found = classify(value, call.effect)
             if found.kind == "unsure":  # it is no news that nobody knows
                 return
-            command = Late(call=call.id, ok=False, message=found.message)
+            command = Late(call=call.id, ok=False, message=self._sealed.text(found.message))
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # the loop is gone, and the process is about to be

@@ -19,11 +19,15 @@ from cairn.core.fingerprint import Fingerprint
 from cairn.core.index import Pending, index_of
 from cairn.core.limits import Limits
 from cairn.core.messages import Part, Principal, Record, clean
+from cairn.core.policy import Policy
+from cairn.core.redaction import Redaction
 from cairn.core.state import RunState
+from cairn.core.terms import BoundFile
 from cairn.engine.branch import fork_run, retry_run
 from cairn.engine.given import check_call, check_request, check_run_id, check_seq
 from cairn.engine.load import load
-from cairn.errors import Moved, RunConflict, SessionBusy, UnknownRun
+from cairn.errors import ConfigError, Moved, RunConflict, SessionBusy, UnknownRun
+from cairn.governance.secrets import Secrets
 from cairn.ports import Clock, NewRun, RunFilter, RunInfo, Store
 
 SESSION_TRIES = 8
@@ -42,6 +46,7 @@ class Task(Record, gc=True):
     approvals: Literal["ask", "none"] = "ask"
     on_loop: Literal["stop", "ask"] = "stop"
     fingerprint: Fingerprint | str = ""
+    policy: Policy | None = None
 
     @property
     def digest(self) -> str:
@@ -53,8 +58,10 @@ class Task(Record, gc=True):
 class Client:
     """Asks and reads. Needs a store and nothing else."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, secrets: Secrets | None = None) -> None:
+        """Without `secrets` only what looks like a key is taken out of what is written."""
         self.store = store
+        self.secrets = secrets if secrets is not None else Secrets()
         self._clock = clock
 
     # ---------------------------------------------------------------- hand over
@@ -65,9 +72,12 @@ class Client:
         Raises:
             RunConflict: the id is taken by another task.
             SessionBusy: the session has an active run.
-            ConfigError: the id is none.
+            ConfigError: the id is none, or a name holds a secret.
         """
         run = check_run_id(run) if run else new_id()
+        sealed = self.secrets.of(task.principal)
+        _check_names(sealed, run=run, session=task.session, principal=task.principal.id)
+        task = sealed.value(task)
         found = await self._create_on_top(task, run)
         if found is not None and found.digest != task.digest:
             raise RunConflict(
@@ -135,6 +145,7 @@ class Client:
             approvals=task.approvals,
             on_loop=task.on_loop,
             fingerprint=task.fingerprint,
+            policy=task.policy,
         )
 
     async def retry(
@@ -149,6 +160,7 @@ class Client:
             UnknownRun: there is no such run.
         """
         new = check_run_id(new) if new else new_id()
+        _check_names(self.secrets.anyones(), run=new)
         return await retry_run(self.store, self._clock, run, new, limits)
 
     async def fork(
@@ -171,14 +183,17 @@ class Client:
             UnknownRun: there is no such run, event or call.
             RunConflict: the id is taken by another run.
         """
+        new = check_run_id(new) if new else new_id()
+        sealed = self.secrets.of((await load(self.store, run)).principal)
+        _check_names(sealed, run=new, actor=actor)
         return await fork_run(
             self.store,
             self._clock,
             run,
             at,
-            check_run_id(new) if new else new_id(),
+            new,
             limits=limits,
-            edits=edits,
+            edits=sealed.value(tuple(edits)),
             actor=clean(actor),
         )
 
@@ -191,23 +206,43 @@ class Client:
             UnknownRun, Refused, IllegalTransition: it does not fit; nothing was changed.
         """
         seen = await load(self.store, run)
+        sealed = self.secrets.of(seen.principal)
+        _check_names(sealed, actor=actor)
         now = self._clock.now_us()
-        state, _ = await self.store.submit(run, seen, command, now, clean(actor))
+        state, _ = await self.store.submit(run, seen, sealed.value(command), now, clean(actor))
         return state
 
     async def approve(
-        self, request: str, message: str = "", actor: str = "", digest: str = ""
+        self,
+        request: str,
+        message: str = "",
+        actor: str = "",
+        digest: str = "",
+        *,
+        roles: tuple[str, ...] = (),
+        arguments: str = "",
+        files: tuple[BoundFile, ...] = (),
     ) -> RunState:
-        """Let the call of this request run, once, as shown."""
+        """Let the call of this request run, once, as shown or with other arguments (JSON text)."""
         run, n = check_request(request)
-        return await self.submit(
-            run, cmd.Approve(n=n, message=clean(message), digest=digest), actor
+        command = cmd.Approve(
+            n=n,
+            message=clean(message),
+            digest=digest,
+            by=clean(actor),
+            roles=roles,
+            arguments=arguments,
+            files=files,
         )
+        return await self.submit(run, command, actor)
 
-    async def deny(self, request: str, message: str = "", actor: str = "") -> RunState:
+    async def deny(
+        self, request: str, message: str = "", actor: str = "", *, roles: tuple[str, ...] = ()
+    ) -> RunState:
         """Refuse the call of this request; the model reads the message."""
         run, n = check_request(request)
-        return await self.submit(run, cmd.Deny(n=n, message=clean(message)), actor)
+        command = cmd.Deny(n=n, message=clean(message), by=clean(actor), roles=roles)
+        return await self.submit(run, command, actor)
 
     async def answer(self, request: str, text: str, actor: str = "") -> RunState:
         """Answer a question."""
@@ -254,6 +289,13 @@ class Client:
             if settled(info) and info.head <= after:
                 return
             await self.store.changed(run, after, 5.0)
+
+
+def _check_names(sealed: Redaction, **names: str) -> None:
+    """What a run or a person is called by cannot be replaced, so it must hold no secret."""
+    for field, name in names.items():
+        if sealed.found_in(name):
+            raise ConfigError(field, "it holds a secret or what looks like a key", "Take another")
 
 
 def same_person(one: Principal, other: Principal) -> bool:

@@ -6,6 +6,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Literal
 
+import msgspec
+
 from cairn.agent import Briefing, Crew, brief
 from cairn.core import events as ev
 from cairn.core.actions import (
@@ -31,6 +33,7 @@ from cairn.core.state import RunState
 from cairn.engine.attend import TASK_S, attend, stand_in_line
 from cairn.engine.backs import ProbeBack, TaskBack, events_for
 from cairn.engine.calls import CallRunner, deliver
+from cairn.engine.consent import Consent
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
@@ -40,6 +43,7 @@ from cairn.engine.versions import refuse_pinned, version_change
 from cairn.errors import ErrorClass, Fenced, StoreError, UnknownAgent
 from cairn.ports import Claim, Lane, Model, Permit, Store
 
+replace = msgspec.structs.replace
 DOING = (Append, AskModel, StartCalls, ProbeCall, RunTask)
 NO_RULES = Rules(tools={}, models=())
 """Enough to end a cancelled run whose agent is not known here."""
@@ -80,8 +84,15 @@ class Drive:
         self._rules = crew.rules if crew is not None else NO_RULES
         self._flights = flights
         self._checked = 0
-        self._journal = OpenJournal(store, state, claim.epoch, host.clock, host.watchers)
-        self._calls = CallRunner(store, host, self._journal, self._flights)
+        self._sealed = host.secrets.of(state.principal)
+        flights.redacted = self._sealed.value
+        self._journal = OpenJournal(
+            store, state, claim.epoch, host.clock, host.watchers, self._sealed
+        )
+        self._consent = Consent(store, host, self._journal)
+        self._calls = CallRunner(
+            store, host, self._journal, self._flights, self._consent, self._sealed
+        )
         self._begins = state.seq == 1
         if crew is not None and state.in_flight:
             refuse_pinned(state, crew, host)  # what a version left at work is its own to tell
@@ -113,7 +124,7 @@ class Drive:
         ends = host.clock.monotonic_us() + int(slice_s * 1e6) if slice_s else 0
         worked = False  # however short the slice, something is done in it
         while not self._flights.stopping:
-            action = self._next()
+            action = await self._considered()
             match action:
                 case Append():
                     journal.decide(action.events)
@@ -146,12 +157,28 @@ class Drive:
                         worked = worked or journal.state is not before
         return await self.stop()
 
+    async def _considered(self) -> Action:
+        """The next action, after a look at what people have said beforehand."""
+        while True:
+            action = self._next()
+            if not self._consent.concerns(action):
+                return action
+            considered = await self._consent.consider(action, self._crew)
+            if considered is not None or self._flights.stopping:
+                return considered or Append(events=())
+
     def _next(self) -> Action:
         """What is to be done now; before anything is, it is said which version does it."""
         while True:
-            action = decide(self._journal.state, self._rules, self._journal.tick())
+            action = decide(self._journal.state, self._rules_now(), self._journal.tick())
             if not isinstance(action, DOING) or not self._version_noted():
                 return action
+
+    def _rules_now(self) -> Rules:
+        """The agent's rules, and what budgets were last seen to leave (a hint: appends decide)."""
+        room, grants = self._journal.room, self._consent.grants
+        rules = self._rules if room is None else replace(self._rules, room=room)
+        return replace(rules, grants=grants) if grants.known else rules
 
     def _version_noted(self) -> bool:
         """Say so, if another version has worked on the run until now."""
@@ -215,6 +242,8 @@ class Drive:
 
     async def _ask(self, action: AskModel, crew: Crew) -> None:
         journal = self._journal
+        if self._renewed(crew):
+            return
         for each in crew.models:  # a fallback without a key would be found out when it is needed
             self._host.check(each)
         if not await self._is_ready(model_of(journal.state, crew)[0]):
@@ -242,6 +271,14 @@ class Drive:
         finally:
             if not launched:
                 permit.close(ErrorClass.CANCELLED)
+
+    def _renewed(self, crew: Crew) -> bool:
+        """Go by what the agent's servers offer now, between turns only; whether that is new."""
+        if crew.stock == crew.agent.stock:
+            return False
+        self._crew = self._host.crew(crew.agent.name)
+        self._rules = self._crew.rules
+        return True
 
     async def _is_ready(self, model: Model) -> bool:
         """Have a model load what its first request needs; False when news came meanwhile."""
@@ -301,7 +338,7 @@ class Drive:
         if not await journal.flush():
             return False
         self._checked = len(state.messages)
-        request = ModelCall(journal.state, crew, self._host, permit)
+        request = ModelCall(journal.state, crew, self._host, self._sealed, permit)
         self._flights.launch("model", request.make(), request.timeout_s, request.stopped)
         return True
 
@@ -309,7 +346,7 @@ class Drive:
         """The instructions of this request; None when news came while they were computed."""
         agent, journal = crew.agent, self._journal
         if isinstance(agent.instructions, str):
-            return clean(agent.instructions)
+            return self._sealed.text(clean(agent.instructions))
         # the request cannot be built without awaiting: what is known goes first (law 3)
         state = journal.state
         await journal.flush()
@@ -325,7 +362,7 @@ class Drive:
         what = f"the instructions of agent {agent.name}"
         found = await attend(brief(agent, briefing), what, self._store, journal, self._flights)
         journal.tick()
-        return None if found is None else clean(found[0])
+        return None if found is None else self._sealed.text(clean(found[0]))
 
     # ---------------------------------------------------------------- stopping early
 
@@ -351,11 +388,13 @@ class Drive:
     async def _end(self, error: Exception, known: list[tuple[int, ev.Event]]) -> Directive:
         host, store = self._host, self._store
         state = await load(store, self._run)
-        journal = OpenJournal(store, state, self._epoch, host.clock, host.watchers)
+        journal = OpenJournal(
+            store, state, self._epoch, host.clock, host.watchers, self._sealed
+        )
         journal.record(known)
         journal.record(lost_events(journal.state, self._rules, host.clock.now_us(), {}))
         if journal.state.end is None:
-            message = f"{type(error).__name__}: {error}"[:500]
+            message = self._sealed.text(f"{type(error).__name__}: {error}")[:500]
             failed = ev.RunFailed(error_class=ErrorClass.INTERNAL, message=clean(message))
             journal.record([(0, failed)])
         await journal.close()

@@ -53,6 +53,8 @@ class Flights:
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.stopping = False
+        self.redacted: Callable[[Back], Back] = lambda back: back
+        """Takes out what must not be kept, before anything is cut or quoted of what landed."""
 
     def __bool__(self) -> bool:
         return bool(self._open) or bool(self._landed)
@@ -90,7 +92,7 @@ class Flights:
     def landed(self) -> list[Back]:
         """What has landed since the last call, in order."""
         done, self._landed = self._landed, []
-        return done
+        return [self.redacted(back) for back in done]
 
     def stop(self) -> None:
         """Have the drive stop as soon as it looks here again."""

@@ -24,6 +24,7 @@ from cairn.core.messages import Blob, Part, PlanItem, Principal, Text, Uri, clea
 from cairn.core.names import listed, nearest
 from cairn.core.policy import Policy
 from cairn.errors import ConfigError, UnknownRun
+from cairn.ports import ReplyCall
 
 RUN_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 RUN_ID_LENGTH = 64
@@ -47,6 +48,7 @@ class RunOptions(TypedDict, total=False):
     limits: Limits | Mapping[str, int] | None
     kind: TaskKind | None
     approvals: Literal["ask", "none"]
+    policy: Policy | None
 
 
 def check_run_id(run: object) -> str:
@@ -104,6 +106,43 @@ def principal_of(given: object) -> Principal:
     for name in (who.id, who.tenant, *who.roles):
         check_text("principal", name)
     return who
+
+
+def person_of(by: object, roles: object) -> Principal:
+    """Who decides: a principal or the id of one, with more roles; no id for nobody in particular.
+
+    An id is made storable; the names in a principal, and roles, are never altered.
+
+    Raises:
+        ConfigError: it is neither, or a name in it cannot be stored.
+    """
+    who = principal_of(clean(by) if isinstance(by, str) else by)
+    if isinstance(roles, str) or not isinstance(roles, Sequence):
+        raise ConfigError("roles", f"{roles!r} are none", 'Give names, as ("lead",)')
+    for name in roles:
+        check_text("roles", name)
+    both = tuple(dict.fromkeys((*who.roles, *roles)))
+    return msgspec.structs.replace(who, roles=both)
+
+
+def turn_of(calls: object) -> tuple[tuple[str, str], ...]:
+    """The calls of a person's turn: each a tool's name and its arguments, or a `cairn.call`.
+
+    Raises:
+        ConfigError: one of them is none.
+    """
+    fix = 'Write [("refund", {"order": "7"})] or [cairn.call("refund", order="7")]'
+    if isinstance(calls, str) or not isinstance(calls, Sequence):
+        raise ConfigError("calls", f"{calls!r:.200} are none", fix)
+    found: list[tuple[str, str]] = []
+    for each in calls:
+        if isinstance(each, ReplyCall):
+            found.append((check_text("calls", each.name), arguments_of(each.arguments)))
+            continue
+        if not isinstance(each, Sequence) or isinstance(each, str) or len(each) != 2:
+            raise ConfigError("calls", f"{each!r:.200} is no call", fix)
+        found.append((check_text("calls", each[0]), arguments_of(each[1])))
+    return tuple(found)
 
 
 def parts_of(given: object) -> tuple[Part, ...]:
@@ -319,11 +358,46 @@ def check_deployment(agents: object, policy: object, ladder: object) -> list[Age
         raise ConfigError("Runtime.policy", f"{policy!r} is none", "Give a cairn.Policy")
     if not isinstance(ladder, Ladder):
         raise ConfigError("Runtime.ladder", f"{ladder!r} is none", "Give a cairn.Ladder")
-    tools = sorted({name for agent in agents for name in agent.tools})
-    named = policy.tools if isinstance(policy, Policy) and agents else {}
-    for name in named:
-        if name not in tools:
-            close = nearest(name, tools)
-            fix = f"Did you mean {close[0]!r}?" if close else f"The tools are {listed(tools)}"
-            raise ConfigError(f"Runtime.policy.tools.{name}", "no agent has this tool", fix)
+    if isinstance(policy, Policy) and agents:
+        check_names(policy, agents, "Runtime.policy")
+    for agent in agents:
+        if agent.policy is not None:
+            check_names(agent.policy, (agent,), f"Agent({agent.name!r}).policy")
     return list(agents)
+
+
+def check_names(policy: Policy, agents: Sequence[Agent], where: str) -> None:
+    """Refuse a policy that names a tool or an agent which is not there.
+
+    What servers offer is not known yet; then any tool may be named.
+
+    Raises:
+        ConfigError: names the place, and what may have been meant.
+    """
+    known = {
+        "tool": sorted({name for agent in agents for name in agent.tools}),
+        "agent": sorted(agent.name for agent in agents),
+    }
+    for kind, name, place in policy.names():
+        if name in known[kind] or (kind == "tool" and any(agent.servers for agent in agents)):
+            continue
+        close = nearest(name, known[kind])
+        fix = f"The {kind}s are {listed(known[kind])}"
+        fix = f"Did you mean {close[0]!r}?" if close else fix
+        said = "no agent has this tool" if kind == "tool" else f"there is no agent {name!r}"
+        raise ConfigError(f"{where}.{place}", said, fix)
+
+
+def check_run_policy(given: object, agent: Agent) -> Policy | None:
+    """The policy that narrows a run, if it is one that its journal can hold.
+
+    Raises:
+        ConfigError: it is none, decides by code, or names what is not there.
+    """
+    if given is None:
+        return None
+    if type(given) is not Policy or given.parts:
+        fix = "Give a cairn.Policy of tools, effects and rules"
+        raise ConfigError("policy", f"{given!r:.200} cannot narrow a run", fix)
+    check_names(given, (agent,), "policy")
+    return given

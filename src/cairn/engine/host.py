@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import platform
@@ -10,6 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Literal
 
 from cairn.agent import Agent, Crew, prepare
+from cairn.core.budgets import Cap
+from cairn.core.grants import NO_GRANTS, Grants, fold_grants
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
 from cairn.core.limits import WORST_CASE, Price
 from cairn.core.messages import Record
@@ -17,9 +20,18 @@ from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.state import RunState
 from cairn.engine.clock import SystemClock
 from cairn.engine.watchers import Watchers
-from cairn.errors import ConfigError, DepsFailed, ModelUnready, UnknownAgent
-from cairn.ports import Clock, Model
+from cairn.errors import (
+    ConfigError,
+    DepsFailed,
+    ModelUnready,
+    NotDone,
+    ToolsUnready,
+    UnknownAgent,
+)
+from cairn.governance.secrets import Secrets
+from cairn.ports import Clock, Model, Store
 from cairn.version import __version__
+from cairn.workspace import GivesWorkspaces
 
 OnChange = Literal["continue", "pin", "refuse"]
 ON_CHANGE = ("continue", "pin", "refuse")
@@ -37,6 +49,11 @@ class Deployment(Record, gc=True):
         on_change: What becomes of a run that another version of its agent has worked on:
             `continue` with it and say so in its journal, `pin` it to that version, or `refuse`
             it, so that it fails.
+        budgets: What all runs together may use over time, set in the store before it is worked
+            on; None leaves those that stand there.
+        workspaces: Knows the workspace of each run (`cairn.workspace.GivesWorkspaces`); None for
+            runs without one.
+        secrets: The registered secrets; None for none.
     """
 
     policy: Policy = DEFAULT_POLICY
@@ -44,6 +61,9 @@ class Deployment(Record, gc=True):
     deps: Any = None
     unknown_price: Price = WORST_CASE
     on_change: OnChange = "continue"
+    budgets: tuple[Cap, ...] | None = None
+    workspaces: Any = None
+    secrets: Secrets | None = None
 
 
 class Host:
@@ -64,17 +84,22 @@ class Host:
         self._crews: dict[str, Crew] = {}
         self._checked: set[int] = set()
         self._loaded: set[int] = set()
+        self._upheld = deployment.budgets is None
         self.watchers = Watchers()
+        self.secrets = deployment.secrets if deployment.secrets is not None else Secrets()
+        self.workspaces: GivesWorkspaces | None = deployment.workspaces
+        """Where the runs' workspaces are; bound files are then looked for there."""
+        self._grants: tuple[Store | None, Grants] = (None, NO_GRANTS)
 
     def crew(self, name: str) -> Crew:
-        """The agent of this name, made ready once.
+        """The agent of this name, made ready once, and anew when its servers offer other tools.
 
         Raises:
             UnknownAgent: this process does not know it.
         """
         crew = self._crews.get(name)
-        if crew is None:
-            agent = self.agents.get(name)
+        agent = self.agents.get(name)
+        if crew is None or agent is None or crew.stock != agent.stock:
             if agent is None:
                 known = ", ".join(sorted(self.agents)) or "none"
                 raise UnknownAgent(f"there is no agent {name!r} here (known: {known})")
@@ -83,10 +108,51 @@ class Host:
             self._crews[name] = crew
         return crew
 
+    async def ready(self, name: str) -> None:
+        """Reach the servers of an agent's tools, those that were never reached.
+
+        Raises:
+            ToolsUnready: one that is needed cannot be reached.
+        """
+        agent = self.agents.get(name)
+        if agent is None or not agent.servers or all(agent.stock):
+            return
+        try:
+            await asyncio.gather(*(server.ready() for server in agent.servers))
+        except (NotDone, ConfigError) as error:
+            raise ToolsUnready(f"agent {name}: {error}") from error
+
     @property
     def on_change(self) -> OnChange:
         """What becomes of a run that another version of its agent has worked on."""
         return self._deployment.on_change
+
+    async def grants(self, store: Store) -> Grants:
+        """The standing grants of a store as they are now; only what is new of them is read.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        of, known = self._grants
+        head = (await store.info("store")).head
+        if of is not store:
+            known = NO_GRANTS
+        if head != known.head:
+            known = fold_grants(known, await store.read("store", after=known.head))
+            self._grants = (store, known)
+        return known
+
+    async def uphold(self, store: Store) -> None:
+        """Have the deployment's budgets stand in the store, once.
+
+        Raises:
+            StoreError: they could not be set, so nothing may be spent.
+        """
+        budgets = self._deployment.budgets
+        if self._upheld or budgets is None:
+            return
+        await store.set_budgets(budgets, self.clock.now_us(), self.driver())
+        self._upheld = True
 
     @staticmethod
     def driver() -> str:
@@ -155,7 +221,7 @@ class Host:
         self._loaded.add(id(model))
 
     async def close(self) -> None:
-        """Give back what the models hold open in this loop: connections to their providers."""
+        """Give back what models hold open in this loop, and what servers of tools hold at all."""
         self._loaded.clear()
         for crew in self._crews.values():
             for model in crew.models:
@@ -164,6 +230,14 @@ class Host:
                     closed = close()
                     if inspect.isawaitable(closed):
                         await closed
+        for server in {s for agent in self.agents.values() for s in agent.servers}:
+            await server.close()
+
+    def workspace(self, state: RunState) -> Any:
+        """What the tools of this run get as `ctx.workspace`; nothing of it is opened here."""
+        if self.workspaces is None:
+            return None
+        return self.workspaces.of(state.run, state.created.session if state.created else "")
 
     @property
     def makes_deps(self) -> bool:

@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cairn.core import events as ev
+from cairn.core.budgets import Room
 from cairn.core.evolve import evolve, fold
 from cairn.core.index import index_of
+from cairn.core.redaction import Redaction
 from cairn.core.state import RunState
 from cairn.engine.watchers import Watchers
-from cairn.errors import ErrorClass, IllegalTransition, Moved, StoreBusy
-from cairn.ports import Clock, Store
+from cairn.errors import (
+    BudgetReached,
+    BudgetUnknown,
+    ErrorClass,
+    IllegalTransition,
+    Moved,
+    StoreBusy,
+)
+from cairn.ports import Beside, Clock, Store
 
 PATIENCE = 6
 """How often a busy store is tried again, 10 s each: an outcome once known is not given up."""
@@ -35,6 +44,7 @@ class OpenJournal:
         epoch: int,
         clock: Clock,
         watchers: Watchers,
+        redaction: Redaction,
     ) -> None:
         self.state = state
         self._store = store
@@ -42,10 +52,14 @@ class OpenJournal:
         self._epoch = epoch
         self._clock = clock
         self._watchers = watchers
+        self._redaction = redaction
         self._entries: list[ev.Entry] = []
         self._outcomes: list[tuple[int, ev.Event]] = []
+        self._beside: Beside | None = None
         self._released = False
         self._now = 0
+        self.room: Room | None = None
+        """What budgets over time have left, once one of them has refused a request."""
 
     @property
     def dirty(self) -> bool:
@@ -61,11 +75,11 @@ class OpenJournal:
         """Take in what came back from outside; it is written come what may."""
         now = self._clock.now_us()
         for step, outcome in outcomes:
-            event = outcome
+            event = self._redaction.value(outcome)
             try:
                 self._add(step, event, now)
             except IllegalTransition:
-                event = _leftover(outcome)
+                event = _leftover(event)
                 self._add(step, event, now)
             self._outcomes.append((step, event))
 
@@ -74,10 +88,14 @@ class OpenJournal:
         self._now = max(self._clock.now_us(), self.state.at)
         return self._now
 
-    def decide(self, decisions: Steps) -> None:
-        """Take in what was decided; void if the journal has moved meanwhile."""
+    def decide(self, decisions: Steps, beside: Beside | None = None) -> None:
+        """Take in what was decided; void if the journal has moved meanwhile.
+
+        `beside` holds it to what the journal `store` says; it is written at once then.
+        """
+        self._beside = beside if beside is not None else self._beside
         for step, event in decisions:
-            self._add(step, event, self._now)
+            self._add(step, self._redaction.value(event), self._now)
 
     def _add(self, step: int, event: ev.Event, at: int) -> None:
         state = self.state
@@ -93,20 +111,32 @@ class OpenJournal:
 
         Raises:
             Fenced: somebody else owns the run now.
+            BudgetUnknown: decisions were dropped that cost something; what came back is written.
             StoreError: nothing of it was acknowledged.
         """
         intact = True
+        unknown: BudgetUnknown | None = None
         busy = 0
         while self._entries or (release and not self._released):
             entries, state = self._entries, self.state
             # without events of our own the row stands as others left it: they may have news
             index = index_of(state) if entries else None
             try:
-                await self._store.append(state.run, self._epoch, entries, index, release=release)
+                await self._store.append(
+                    state.run, self._epoch, entries, index, release=release, beside=self._beside
+                )
             except Moved:
                 intact = await self._catch_up() and intact
                 if release:
                     return False
+                continue
+            except BudgetReached as reached:
+                intact = release = False  # the end, or a smaller request, is to be decided
+                self._give_way(reached)
+                continue
+            except BudgetUnknown as error:
+                release, unknown = False, error
+                self._drop_decisions()
                 continue
             except StoreBusy:
                 busy += 1
@@ -114,11 +144,39 @@ class OpenJournal:
                     raise
                 continue
             self._released = release
+            if any(isinstance(e.event, ev.ModelRequested) for e in entries):
+                self.room = None
             self._written = state
             self._entries = []
             self._outcomes = []
+            self._beside = None
             self._show(entries)
+        if unknown is not None:
+            raise unknown
         return intact
+
+    def _give_way(self, reached: BudgetReached) -> None:
+        """A budget refused what was to begin: a smaller request may fit, anything else ends it."""
+        calls = any(isinstance(e.event, ev.ToolStarted) for e in self._entries)
+        self._drop_decisions()
+        if not calls and reached.measure != "calls":
+            self.room = reached.room
+            return
+        limit = ev.LimitReached(
+            limit=f"budget:{reached.budget}",
+            bound=reached.bound,
+            value=reached.used,
+            message=str(reached),
+        )
+        self.record([(0, limit)])
+
+    def _drop_decisions(self) -> None:
+        """Go back to what is written and what came back."""
+        outcomes = self._outcomes
+        self.state = self._written
+        self._entries, self._outcomes = [], []
+        self._beside = None
+        self.record(outcomes)
 
     async def close(self) -> None:
         """Write what came back and give the claim up, whatever news there is."""
@@ -133,9 +191,8 @@ class OpenJournal:
         tail = await self._store.read(self._written.run, after=self._written.seq)
         self.state = self._written = fold(self._written, tail)
         self._show(tail)
-        outcomes, decided = self._outcomes, len(self._entries) - len(self._outcomes)
-        self._entries, self._outcomes = [], []
-        self.record(outcomes)
+        decided = len(self._entries) - len(self._outcomes)
+        self._drop_decisions()
         return decided == 0
 
     def _show(self, entries: list[ev.Entry]) -> None:

@@ -46,6 +46,8 @@ def _begin(run: str, entries: list[ev.Entry], base: RunState | None) -> RunState
         messages=History(messages),
         tokens=sum(map(tokens_of, messages)),
         sources=base.sources,
+        voices=dict.fromkeys(base.voices, 0),  # they led to what is done from here on, too
+        taint=base.taint,  # what was read before is read again
     )
 
 

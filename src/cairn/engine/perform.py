@@ -15,6 +15,7 @@ import msgspec
 from cairn.agent import Answer, Crew
 from cairn.core.actions import RunTask
 from cairn.core.context import system_text
+from cairn.core.holdback import HoldBack
 from cairn.core.limits import Usage
 from cairn.core.messages import Part, Reasoning, Text, clean
 from cairn.core.outcomes import Called, Fault, Reply
@@ -23,6 +24,7 @@ from cairn.engine.backs import ModelBack, ProbeBack, TaskBack, ToolBack
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.errors import ErrorClass, ModelError
+from cairn.governance.secrets import Sealed
 from cairn.ports import (
     Clock,
     Delta,
@@ -63,6 +65,7 @@ class ModelCall:
     __slots__ = (
         "_begun",
         "_clock",
+        "_holdback",
         "_model",
         "_permit",
         "_request",
@@ -72,7 +75,12 @@ class ModelCall:
     )
 
     def __init__(
-        self, state: RunState, crew: Crew, host: Host, permit: Permit | None = None
+        self,
+        state: RunState,
+        crew: Crew,
+        host: Host,
+        sealed: Sealed,
+        permit: Permit | None = None,
     ) -> None:
         requested = state.request
         assert requested is not None  # noqa: S101 - only made for an open request
@@ -81,6 +89,7 @@ class ModelCall:
         self._clock = host.clock
         self._watchers = host.watchers
         self._shown = False
+        self._holdback = HoldBack(sealed)
         self._begun = host.clock.monotonic_us()
         self._request = ModelRequest(
             system=system_text(state),
@@ -124,6 +133,7 @@ class ModelCall:
             return self._failed(Fault(error_class=ErrorClass.INTERNAL, message=said))
         if self._permit is not None:
             self._permit.close(tokens=outcome.usage.tokens if outcome.usage is not None else 0)
+        self._show(self._holdback.rest())
         return ModelBack(
             outcome=outcome,
             latency_us=self._clock.monotonic_us() - self._begun,
@@ -154,6 +164,11 @@ class ModelCall:
             self._watchers.observe(request.run, void)
 
     def _on_delta(self, text: str) -> None:
+        self._show(self._holdback.take(text))
+
+    def _show(self, text: str) -> None:
+        if not text:
+            return
         request = self._request
         self._shown = True
         delta = Delta(run=request.run, step=request.step, attempt=request.attempt, text=text)

@@ -6,11 +6,14 @@ how to call a model, a tool or a probe.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
+
+import msgspec
 
 from cairn.agent import Briefing, Crew, brief
 from cairn.core import events as ev
+from cairn.core.grants import recorded_in
 from cairn.core.limits import Limits
 from cairn.core.messages import clean
 from cairn.core.replay import Replay, Replayer
@@ -39,6 +42,7 @@ async def replay_run(
     *,
     limits: Limits | Mapping[str, int] | Literal["agent"] | None = None,
     prompts: bool = False,
+    ignore: Sequence[str] = (),
     pause: Callable[[float], Awaitable[Any]] | None = None,
 ) -> Replay:
     """Take every decision of a run anew.
@@ -50,11 +54,13 @@ async def replay_run(
         limits: Bounds in place of the recorded ones, or only those that a mapping names;
             `agent` also holds the run to the bounds its agent has now.
         prompts: Whether instructions that are a function are computed anew, for each request.
+        ignore: What of a decision leads nowhere else: `model`, the name of the model asked.
         pause: Lets others in the event loop have their turn, now and then.
 
     Raises:
         UnknownRun: there is no such run.
         CorruptJournal: its journal cannot be read.
+        ConfigError: one of `ignore` cannot be overlooked.
     """
     entries = await reader.read(run)
     if not entries:
@@ -66,7 +72,8 @@ async def replay_run(
         bounds = first.limits.narrowed(crew.agent.limits)
     elif limits is not None:
         bounds = first.limits.changed(limits)
-    walk = Replayer(first, crew.rules, bounds)
+    rules = msgspec.structs.replace(crew.rules, grants=recorded_in(entries))
+    walk = Replayer(first, rules, bounds, ignore)
     for n, entry in enumerate(entries[1:]):
         text = None
         if isinstance(entry.event, ev.ModelRequested) and not walk.diverged:

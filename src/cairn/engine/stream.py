@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 from cairn.core.events import Entry
 from cairn.engine.given import check_seq
@@ -15,6 +17,25 @@ from cairn.ports import Observed, Store
 QUEUE = 10_000
 """Observations kept for a slow reader; past that deltas are dropped, events are read again."""
 POLL_S = 0.25
+
+
+class _Seen:
+    """What was observed and not yet yielded; any thread may observe."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[Observed | None] = asyncio.Queue(QUEUE)
+        self._loop, self._home = asyncio.get_running_loop(), threading.get_ident()
+
+    def observe(self, _: str, what: Observed | None) -> None:
+        if threading.get_ident() == self._home:
+            self._put(what)
+            return
+        with suppress(RuntimeError):  # the loop is closed: nobody looks any more
+            self._loop.call_soon_threadsafe(self._put, what)
+
+    def _put(self, what: Observed | None) -> None:
+        if not self.queue.full():
+            self.queue.put_nowait(what)
 
 
 async def stream_run(
@@ -30,20 +51,16 @@ async def stream_run(
     """
     if after:
         check_seq(run, after, (await store.info(run)).head)
-    queue: asyncio.Queue[Observed | None] = asyncio.Queue(QUEUE)
-
-    def observe(_: str, what: Observed | None) -> None:
-        if not queue.full():
-            queue.put_nowait(what)
-
-    stop = host.watchers.watch(run, observe)
+    seen = _Seen()
+    stop = host.watchers.watch(run, seen.observe)
     driver = asyncio.create_task(drive(store, run, host, notifier))
-    driver.add_done_callback(lambda _: observe(run, None))  # nobody waits for a poll at the end
+    # nobody waits for a poll at the end
+    driver.add_done_callback(lambda _: seen.observe(run, None))
     try:
-        while not driver.done() or not queue.empty():
+        while not driver.done() or not seen.queue.empty():
             try:
                 async with asyncio.timeout(POLL_S):
-                    what = await queue.get()
+                    what = await seen.queue.get()
             except TimeoutError:
                 for entry in await store.read(run, after=after):  # driven somewhere else
                     after = entry.seq

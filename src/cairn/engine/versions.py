@@ -59,4 +59,6 @@ def _is_void(state: RunState, call: Call, crew: Crew, changes: tuple[PartChange,
         return True
     # who still waits for a person would not pass the gate again before they have answered
     asking = call.status is CallStatus.ASKING
-    return asking and isinstance(judge(state, call, crew.rules), ev.ToolRejected)
+    return asking and isinstance(
+        judge(state, call, crew.rules), ev.ToolRejected | ev.ToolRedirected
+    )

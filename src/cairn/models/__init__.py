@@ -49,12 +49,13 @@ def check_model(model: object, where: str) -> None:
             )
         return
     provider, colon, name = model.partition(":")
+    known_as = ALSO_CALLED.get(provider.lower())
+    close = (known_as,) if known_as else nearest(provider, PROVIDERS)
+    meant = f"Did you mean {' or '.join(close)}? " if close else ""
     if not colon:
-        raise ConfigError(where, f"{model!r} names no provider", "Write it as 'provider:name'")
+        fix = f"{meant}Write a model as 'provider:name'"
+        raise ConfigError(where, f"{model!r} names no provider", fix)
     if provider not in PROVIDERS:
-        known_as = ALSO_CALLED.get(provider.lower())
-        close = (known_as,) if known_as else nearest(provider, PROVIDERS)
-        meant = f"Did you mean {' or '.join(close)}? " if close else ""
         raise ConfigError(
             where,
             f"there is no provider {provider!r}",

@@ -25,6 +25,8 @@ KINDS = frozenset(
     }
 )
 """The typed facts a client library can give."""
+NOT_A_REPLY = "not with a reply of this format; is the address right?"
+"""What is said of a success that is a page: whoever answered is no provider."""
 LOOKED_AT = 4_000
 """Characters of a provider's words that are kept and read; what matters stands at their start."""
 

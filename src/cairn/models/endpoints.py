@@ -219,6 +219,12 @@ def address_of(endpoint: Endpoint, given: str, environ: Mapping[str, str] = os.e
     return found.rstrip("/")
 
 
+def address_variable(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> str:
+    """The variable a provider's address comes from; empty if it is not set."""
+    is_set = endpoint.url_key and environ.get(endpoint.url_key, "").strip()
+    return endpoint.url_key if is_set else ""
+
+
 def key_of(endpoint: Endpoint, given: str, environ: Mapping[str, str] = os.environ) -> str:
     """The key: what was given, or the first variable that is set. Blank counts as not set.
 

@@ -12,6 +12,8 @@ from cairn.errors import ConfigError
 from cairn.models.traffic import TrafficLimits
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+SMALLEST_WINDOW = 512
+"""Tokens; below, the instructions alone would not fit, and every request would be refused."""
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 
 
@@ -50,15 +52,18 @@ def count(field: str, value: object) -> int:
 
 def room(window: object, usual: int) -> int:
     """What a reply is given room for when nobody says it: half of a window that is small."""
-    return window // 2 if isinstance(window, int) and 1 < window <= usual else usual
+    return window // 2 if isinstance(window, int) and SMALLEST_WINDOW <= window <= usual else usual
 
 
 def window(value: object, max_output: int) -> int:
     """A window that has room for more than the reply; 0 has it looked up.
 
     Raises:
-        ConfigError: it has not, or is no whole number.
+        ConfigError: it has not, is no whole number, or can hold no request at all.
     """
+    if _is_whole(value) and 0 < value < SMALLEST_WINDOW:  # type: ignore[operator]  # a number by now
+        fix = f"Give the tokens of a request and its reply together, {SMALLEST_WINDOW} at least"
+        _refuse("window", f"{value!r} is too small for any request", fix)
     if not _is_whole(value) or (value != 0 and not value > max_output):  # type: ignore[operator]  # a number by now
         fix = f"Give more than max_output, which is {max_output:,}, or 0 to have it looked up"
         _refuse("window", f"{value!r} cannot be used", fix)

@@ -18,14 +18,17 @@ from cairn.models.endpoints import (
     PACKAGES,
     Endpoint,
     address_of,
+    address_variable,
     given_key,
     is_private,
     key_of,
+    key_variable,
 )
 from cairn.models.traffic import TrafficLimits, lane_for, lane_key
 from cairn.ports import Lane, ModelReply, ModelRequest, OnDelta
 
 if TYPE_CHECKING:
+    from cairn.models.catalogue import Listed
     from cairn.models.wire.clients import Connection
 
 WINDOW = 128_000
@@ -121,6 +124,32 @@ class RemoteModel:
             ConfigError: nobody says it.
         """
         return address_of(self._endpoint, self._given_url)
+
+    @property
+    def address_from(self) -> str:
+        """Who says where requests go: `base_url=`, a variable, or empty for the provider's own."""
+        if self._given_url.strip():
+            return "base_url="
+        return address_variable(self._endpoint)
+
+    @property
+    def key_from(self) -> str:
+        """Who gives the key: `api_key=` or a variable; empty when it is asked without one."""
+        return "api_key=" if self._given_key.strip() else key_variable(self._endpoint)
+
+    def listed(self, timeout_s: float) -> Listed:
+        """What its server says it has, asked where and with what key the model itself is.
+
+        Args:
+            timeout_s: How long the server may be silent.
+
+        Raises:
+            ConfigError: the address or the key is missing.
+        """
+        from cairn.models.catalogue import asked
+
+        key = key_of(self._endpoint, self._given_key)
+        return asked(self._endpoint, self.base_url, key, timeout_s)
 
     @property
     def price(self) -> Price | None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from cairn.agent import Agent
+from cairn.core.budgets import Budget, caps_of
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
 from cairn.core.limits import WORST_CASE, Price
 from cairn.core.policy import DEFAULT_POLICY, Policy
@@ -24,23 +25,28 @@ from cairn.engine.host import ON_CHANGE, Deployment, Host, OnChange
 from cairn.engine.notify import Notifier, OnWait
 from cairn.engine.portal import Portal, refuse_inside_loop
 from cairn.errors import ConfigError
+from cairn.governance.policy_file import load_policy
+from cairn.governance.secrets import Secrets
 from cairn.ports import Clock, Store
 from cairn.runtime.decisions import Decisions
+from cairn.runtime.grants import Granting
 from cairn.runtime.looks import Looks
+from cairn.runtime.takeovers import Takeovers
 from cairn.runtime.tasks import Tasks
 from cairn.store import open_store
 
 log = logging.getLogger("cairn")
 
 
-class Runtime(Tasks, Decisions, Looks):
+class Runtime(Tasks, Decisions, Takeovers, Granting, Looks):
     """Takes tasks over and carries them through.
 
     Args:
         store: Path of a SQLite file, `":memory:"`, or a `Store`.
         agents: Who can work; found by name.
         deps: What tools get as `ctx.deps`: a value, or a function of a `Principal`.
-        policy: What may run unasked; by default reads only.
+        policy: What may run unasked, as a `Policy` or the path of a YAML file; by default reads
+            only.
         ladder: What is done about each class of fault.
         on_wait: Told, at least once, when a run waits for people: a function of a `Run`, a
             command as a list of arguments (JSON on its input), or a URL.
@@ -49,6 +55,14 @@ class Runtime(Tasks, Decisions, Looks):
         on_change: What becomes of a run that another version of its agent has worked on:
             `continue` goes on and says in the journal what changed, `pin` leaves it to a process
             of that version (`VersionMismatch`), `refuse` ends it as failed.
+        budgets: What all runs together may use over time. They stand in the store from then on,
+            for every process that uses it, until others are set; an empty list removes them.
+            None leaves those that stand there.
+        workspace: Where tools for files work, as `ctx.workspace`: a folder that gets one for each
+            run, a `Workspace` for all, or `Workspaces`. None for no workspace.
+        workspace_per: `run`, or `session`: its runs then share one.
+        secrets: Values that are kept nowhere and given only to tools that declare them:
+            `Secrets`, or a mapping of names and values.
         clock: Where time comes from.
 
     Raises:
@@ -62,18 +76,30 @@ class Runtime(Tasks, Decisions, Looks):
         agents: Sequence[Agent] = (),
         *,
         deps: Any = None,
-        policy: Policy = DEFAULT_POLICY,
+        policy: Policy | str | Path = DEFAULT_POLICY,
         ladder: Ladder = DEFAULT_LADDER,
         on_wait: OnWait | None = None,
         durability: Literal["full", "process"] = "full",
         unknown_price: Price = WORST_CASE,
         on_change: OnChange = "continue",
+        budgets: Sequence[Budget] | None = None,
+        workspace: Any = None,
+        workspace_per: Literal["run", "session"] = "run",
+        secrets: Secrets | Mapping[str, Any] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        if isinstance(policy, str | Path):
+            policy = load_policy(policy)
         crew = check_deployment(agents, policy, ladder)
         if on_change not in ON_CHANGE:
             fix = f"Use one of {', '.join(ON_CHANGE)}"
             raise ConfigError("Runtime.on_change", f"{on_change!r} is unknown", fix)
+        if workspace is not None:
+            from cairn.workspace.folders import workspaces
+
+            workspace = workspaces(workspace, workspace_per)
+        secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
+        secrets.guard_logs()
         self._notifier = Notifier(on_wait) if on_wait is not None else None
         self.portal = Portal(self._interrupted)
         self.store: Store = (
@@ -85,9 +111,12 @@ class Runtime(Tasks, Decisions, Looks):
             deps=deps,
             unknown_price=unknown_price,
             on_change=on_change,
+            budgets=None if budgets is None else caps_of(budgets),
+            workspaces=workspace,
+            secrets=secrets,
         )
         self.host = Host({a.name: a for a in crew}, deployment, clock)
-        self.client = Client(self.store, self.host.clock)
+        self.client = Client(self.store, self.host.clock, secrets)
         self._driven: dict[str, asyncio.Task[Any]] = {}
         self._background: set[str] = set()
         self._again: set[str] = set()

@@ -6,16 +6,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from cairn.core import commands as cmd
+from cairn.core.gate import bound_paths
 from cairn.core.limits import Limits
-from cairn.core.messages import PlanItem, clean
+from cairn.core.messages import PlanItem, Principal, clean
 from cairn.core.rules import Problem
 from cairn.core.state import RunState
+from cairn.core.terms import BoundFile
 from cairn.engine.backs import capped
-from cairn.engine.given import Edits, Given, check_seq, commands_of
+from cairn.engine.files import Unbindable, bind
+from cairn.engine.given import (
+    Edits,
+    Given,
+    arguments_of,
+    check_request,
+    check_seq,
+    commands_of,
+    person_of,
+)
 from cairn.engine.load import fold_entries, load
 from cairn.engine.result import Run
 from cairn.engine.worker import POLL_S, drive
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, Refused
 from cairn.runtime.ground import ENDED, Ground
 from cairn.runtime.twins import twin
 from cairn.tools.results import to_json
@@ -27,25 +38,82 @@ class Decisions(Ground):
     """Deciding about runs."""
 
     async def approve_async(
-        self, request: str, message: str = "", *, by: str = "", digest: str = ""
+        self,
+        request: str,
+        message: str = "",
+        *,
+        by: Principal | str = "",
+        roles: tuple[str, ...] = (),
+        digest: str = "",
+        arguments: Mapping[str, Any] | str | None = None,
     ) -> Run:
-        """Let the call of a request (`run/1`) run, once, exactly as shown.
+        """Let the call of a request (`run/1`) run, once, exactly as shown, or as `arguments` say.
 
         Records the decision. A run that was handed over by `start` goes on by itself; any other
         goes on when it is run or resumed again, or where a worker drives it.
 
+        Other arguments are one decision with the yes: bound to what they say, checked and
+        authorised anew before the call starts. The model reads that a person changed the call.
+
         Args:
-            by: Who decides; kept as the event's actor.
+            by: Who decides, as a principal or its id; kept as the event's actor.
+            roles: The roles of who decides, beside those of the principal.
             digest: The request's digest as it was shown; another one is refused.
+            arguments: To run in place of what was shown: a mapping or JSON text.
 
         Raises:
-            Refused: it has expired or was decided otherwise. UnknownRun: there is none.
+            Refused: it has expired, was decided otherwise, or this person may not decide it;
+                says what is missing.
+            UnknownRun: there is no such request.
+            ConfigError: the tool does not take these arguments.
         """
-        return await self._after(await self.client.approve(request, message, by, digest))
+        who = person_of(by, roles)
+        text = ""
+        files: tuple[BoundFile, ...] = ()
+        if arguments is not None:
+            text = arguments_of(arguments)
+            files = await self._fitting(request, text)
+        state = await self.client.approve(
+            request, message, who.id, digest, roles=who.roles, arguments=text, files=files
+        )
+        return await self._after(state)
 
-    async def deny_async(self, request: str, message: str = "", *, by: str = "") -> Run:
-        """Refuse the call of a request; the model reads the message as typed."""
-        return await self._after(await self.client.deny(request, message, by))
+    async def _fitting(self, request: str, text: str) -> tuple[BoundFile, ...]:
+        """The files that other arguments of a call name, with what is in them now.
+
+        A person who types arguments that do not fit is told so at once.
+        """
+        run, n = check_request(request)
+        state = await load(self.store, run)
+        call = next((c for c in state.calls.values() if c.approval == n), None)
+        if call is None or state.agent not in self.host.agents:
+            return ()
+        await self._check(state, (cmd.EditCall(call=call.id, arguments=text),))
+        spec = self.host.crew(state.agent).rules.tools.get(call.tool)
+        values = spec.check(text) if spec is not None else None
+        if spec is None or spec.binds is None or not isinstance(values, dict):
+            return ()
+        paths = bound_paths(spec, values)
+        try:
+            return await bind(self.host.workspaces, state, () if isinstance(paths, str) else paths)
+        except Unbindable as error:
+            raise Refused(f"nobody can approve that: {error}") from error
+
+    async def deny_async(
+        self,
+        request: str,
+        message: str = "",
+        *,
+        by: Principal | str = "",
+        roles: tuple[str, ...] = (),
+    ) -> Run:
+        """Refuse the call of a request; the model reads the message as typed.
+
+        Who may approve it may deny it; `by` and `roles` are as for `approve`.
+        """
+        who = person_of(by, roles)
+        state = await self.client.deny(request, message, who.id, roles=who.roles)
+        return await self._after(state)
 
     async def answer_async(self, request: str, text: str, *, by: str = "") -> Run:
         """Answer a question of the agent."""

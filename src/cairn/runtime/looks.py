@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from cairn.agent import Agent
+from cairn.core.budgets import Standing
 from cairn.core.events import Entry
 from cairn.core.index import Pending
 from cairn.core.ladder import Ladder
@@ -50,6 +51,14 @@ class Looks(Ground):
         """All that waits for people, over all runs."""
         return await self.client.pending()
 
+    async def budgets_async(self) -> list[Standing]:
+        """How the budgets of the store stand now, for everybody they count.
+
+        Those this runtime was made with are set first, if they do not stand yet.
+        """
+        await self.host.uphold(self.store)
+        return await self.store.budgets(self.host.clock.now_us())
+
     async def trace_async(self, run: str, after: int = 0) -> list[Entry]:
         """The run's journal. Raises `UnknownRun`."""
         return await self.store.read(run, after=after)
@@ -70,6 +79,7 @@ class Looks(Ground):
         ladder: Ladder | None = None,
         limits: Limits | Mapping[str, int] | Literal["agent"] | None = None,
         prompts: bool = False,
+        ignore: Sequence[str] = (),
     ) -> Replay:
         """Take every decision of a run anew, and say where the run would have gone elsewhere.
 
@@ -85,21 +95,32 @@ class Looks(Ground):
             limits: In place of the recorded ones, or only those that a mapping names; `agent`
                 also holds the run to the limits its agent has now.
             prompts: Whether instructions that are a function are called, once for each request.
+            ignore: What of a decision is overlooked. `("model",)`: another model's name leads
+                nowhere else, and is told among the changes as `ignored`.
 
         Raises:
             UnknownRun: there is no such run.
             UnknownAgent: this runtime does not know the agent.
-            ConfigError: a policy, ladder or limit is not usable.
+            ConfigError: a policy, ladder or limit is not usable, or one of `ignore` is unknown.
             CorruptJournal: the journal cannot be read.
         """
         name = agent if agent is not None else (await self.store.info(run)).agent
+        if isinstance(name, str):
+            await self.host.ready(name)  # else its servers' tools would seem not to be there
         crew = self.host.variant(name, policy, ladder)
         return await replay_run(
-            Reader(self.store), run, crew, limits=limits, prompts=prompts, pause=asyncio.sleep
+            Reader(self.store),
+            run,
+            crew,
+            limits=limits,
+            prompts=prompts,
+            ignore=ignore,
+            pause=asyncio.sleep,
         )
 
     runs = twin(runs_async)
     pending = twin(pending_async)
+    budgets = twin(budgets_async)
     trace = twin(trace_async)
     artifact = twin(artifact_async)
     replay = twin(replay_async)

@@ -10,10 +10,12 @@ from cairn.core import commands as cmd
 from cairn.core.events import TaskKind
 from cairn.core.limits import Limits
 from cairn.core.messages import Principal
+from cairn.core.policy import Policy
 from cairn.engine.client import Task, same_person
 from cairn.engine.given import (
     Given,
     RunOptions,
+    check_run_policy,
     check_text,
     check_words,
     parts_of,
@@ -34,7 +36,7 @@ LOCAL = Principal()
 class Tasks(Ground):
     """Handing tasks over."""
 
-    async def run_async(
+    async def run_async(  # noqa: PLR0913 - every option by its name, each with a default
         self,
         agent: str,
         input: Given,
@@ -45,6 +47,7 @@ class Tasks(Ground):
         limits: Limits | Mapping[str, int] | None = None,
         kind: TaskKind | None = None,
         approvals: Literal["ask", "none"] = "ask",
+        policy: Policy | None = None,
     ) -> Run:
         """Start a run, or go on with it: the same call starts, resumes and recovers.
 
@@ -61,6 +64,8 @@ class Tasks(Ground):
                 `Limits`, or only some as `{"steps": 10}`.
             kind: `query` offers read tools only; `generate`, `operate`. The agent's by default.
             approvals: `none` refuses at once what would need a person.
+            policy: What narrows this run; what it allows changes nothing. It stands in the
+                journal, beside the policy of whatever process goes on with the run.
 
         Raises:
             RunConflict: the id is taken by another task.
@@ -76,6 +81,7 @@ class Tasks(Ground):
             limits=limits,
             kind=kind,
             approvals=approvals,
+            policy=policy,
         )
         return await self.drive_async(run)
 
@@ -87,6 +93,7 @@ class Tasks(Ground):
 
     async def enqueue_async(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> str:
         """As `run`, but return the run id at once and leave the driving to a worker."""
+        await self.host.ready(agent)
         crew = self.host.crew(agent)
         known = crew.agent
         limits = options.get("limits")
@@ -103,6 +110,7 @@ class Tasks(Ground):
             approvals=approvals,
             on_loop=known.on_loop,
             fingerprint=crew.fingerprint,
+            policy=check_run_policy(options.get("policy"), known),
         )
         return await self.client.start(task, options.get("id", ""))
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cairn.errors import ConfigError
 from cairn.ports import Store
 from cairn.store.sqlite.filesystem import check_platform
+
+if TYPE_CHECKING:
+    from cairn.store.sqlite.inspection import Inspector
 
 Durability = Literal["full", "process"]
 
@@ -64,3 +67,25 @@ def restore(backup_path: str | Path, path: str | Path) -> None:
     from cairn.store.sqlite.store import restore as restore_sqlite
 
     restore_sqlite(backup_path, path)
+
+
+def inspect_store(path: str | Path) -> Inspector:
+    """Look at a store file without changing it: it may be a copy, or only readable.
+
+    Args:
+        path: The file path, or `sqlite:PATH`.
+
+    Raises:
+        ConfigError: there is no such file.
+        SchemaTooNew, UnsupportedStore, StoreError: it is no store that can be looked at.
+    """
+    from cairn.store.sqlite.inspection import Inspector
+
+    return Inspector(_file_of(str(path)))
+
+
+def _file_of(text: str) -> str:
+    rest = text.removeprefix("sqlite:")
+    if rest != text and rest.startswith("///"):
+        return rest.removeprefix("//")
+    return rest

@@ -13,23 +13,27 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
+from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import GENESIS, Row, check_chain, seal
 from cairn.core.commands import Command
-from cairn.core.events import Entry, RunCancelRequested, StorePruned
+from cairn.core.events import BudgetsSet, Entry, RunCreated, StorePruned
 from cairn.core.evolve import fold
 from cairn.core.index import Index, Pending, index_of
+from cairn.core.spending import Ledger, ledger_of
 from cairn.core.state import RunState
 from cairn.errors import (
     ConfigError,
     Fenced,
-    IllegalTransition,
     Moved,
     SessionBusy,
     StoreClosed,
     UnknownRun,
 )
-from cairn.ports import Claim, NewRun, RunFilter, RunInfo
+from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo
+from cairn.store.counting import Budgets, Spent
+from cairn.store.memory_lines import Journal, drivable, info_of, matches
 from cairn.store.retention import ENDED_VALUES, prunable, settled
+from cairn.store.sequence import check_gapless
 from cairn.store.submission import respond, session_moved
 from cairn.store.waiting import ANYTHING, Waiters, wait
 
@@ -37,57 +41,19 @@ STORE_JOURNAL = "store"
 """The journal of facts that belong to no run."""
 
 
-class _Journal:
-    """A run's line and its own entries."""
-
-    __slots__ = (
-        "cancel",
-        "created_at",
-        "entries",
-        "epoch",
-        "head",
-        "index",
-        "new",
-        "owner",
-        "sealed",
-        "updated_at",
-    )
-
-    def __init__(self, new: NewRun, index: Index) -> None:
-        self.new = new
-        self.index = index
-        self.entries: list[Entry] = []
-        self.head = new.parent_at
-        self.epoch = 0
-        self.owner: InMemoryStore | None = None
-        self.cancel = False
-        self.created_at = 0
-        self.updated_at = 0
-        self.sealed: list[Row] = []
-
-    def extend(self, entries: Sequence[Entry]) -> None:
-        if not entries:
-            return
-        self.entries += entries
-        self.head = entries[-1].seq
-        self.updated_at = entries[-1].at
-        for entry in entries:
-            if type(entry.event) is RunCancelRequested:
-                self.cancel = True
-
-
 class Journals:
     """What outlives the process: all runs, and the inbox over them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.runs: dict[str, _Journal] = {}
+        self.runs: dict[str, Journal] = {}
         self.inbox: dict[str, Pending] = {}
-        self.store = _Journal(NewRun(run=STORE_JOURNAL, agent="", digest=""), Index(status=""))
+        self.store = Journal(NewRun(run=STORE_JOURNAL, agent="", digest=""), Index(status=""))
         self.writes = 0
         self.waiters = Waiters()
+        self.budgets = Budgets()
 
-    def find(self, run: str) -> _Journal:
+    def find(self, run: str) -> Journal:
         if run == STORE_JOURNAL:
             return self.store
         try:
@@ -95,7 +61,7 @@ class Journals:
         except KeyError:
             raise UnknownRun(f"there is no run {run!r} in this store") from None
 
-    def written(self, journal: _Journal, index: Index | None) -> None:
+    def written(self, journal: Journal, index: Index | None) -> None:
         """Bring the index rows up to date and wake who waits."""
         if index is not None:
             if journal.index.pending != index.pending:
@@ -105,6 +71,23 @@ class Journals:
         if self.waiters:
             self.waiters.wake(journal.new.run, journal.head)
             self.waiters.wake(ANYTHING, self.writes)
+
+    def check_store(self, head: int, entries: Sequence[Entry]) -> None:
+        """Refuse what was decided at another head of the journal `store`."""
+        if self.store.head != head:
+            raise Moved(f"the journal {STORE_JOURNAL!r} is at event {self.store.head}")
+        check_gapless(STORE_JOURNAL, head, entries)
+
+    def owner_of(self, journal: Journal) -> Ledger:
+        """For whom a run is charged: as its first event says, which a fork shares."""
+        while journal.new.parent:
+            journal = self.find(journal.new.parent)
+        created = journal.entries[0].event
+        return ledger_of(created) if isinstance(created, RunCreated) else Ledger()
+
+    def spent(self) -> list[Spent]:
+        """What every run has written, for counting."""
+        return [(run, self.owner_of(j), j.entries) for run, j in self.runs.items()]
 
     def _refile(self, old: tuple[Pending, ...], new: tuple[Pending, ...]) -> None:
         for gone in {item.id for item in old} - {item.id for item in new}:
@@ -139,7 +122,7 @@ class InMemoryStore:
         """The process has not been heard of for too long; it may yet wake up and write."""
         self.condition = "frozen"
 
-    def _leased(self, journal: _Journal) -> bool:
+    def _leased(self, journal: Journal) -> bool:
         owner = journal.owner
         return owner is self or (owner is not None and owner.condition == "alive")
 
@@ -160,7 +143,7 @@ class InMemoryStore:
             if new.session:
                 self._check_session(new.session, new.previous)
             check_gapless(new.run, new.parent_at, entries)
-            journal = _Journal(new, Index(status=index.status))
+            journal = Journal(new, Index(status=index.status))
             journal.extend(entries)
             journal.created_at = entries[0].at if entries else 0
             journals.runs[new.run] = journal
@@ -199,6 +182,7 @@ class InMemoryStore:
         index: Index | None,
         *,
         release: bool = False,
+        beside: Beside | None = None,
     ) -> None:
         """See `Store.append`."""
         self._check_open()
@@ -207,11 +191,17 @@ class InMemoryStore:
             journal = journals.find(run)
             if epoch != journal.epoch or not epoch:
                 raise Fenced(f"run {run!r} was claimed by another owner since")
+            if beside is not None:
+                journals.check_store(beside.head, beside.entries)
             if entries:
                 if entries[0].seq != journal.head + 1:
                     raise Moved(f"run {run!r} is at event {journal.head}")
                 check_gapless(run, journal.head, entries)
+                journals.budgets.charge(run, lambda: journals.owner_of(journal), entries)
                 journal.extend(entries)
+            if beside is not None and beside.entries:
+                journals.store.extend(beside.entries)
+                journals.written(journals.store, None)
             if release:
                 journal.owner = None
             journals.written(journal, index)
@@ -231,15 +221,50 @@ class InMemoryStore:
                 journals.written(journal, index_of(state))
             return state, entry
 
+    async def keep(self, head: int, entries: Sequence[Entry]) -> None:
+        """See `Store.keep`."""
+        self._check_open()
+        journals = self.journals
+        with journals.lock:
+            journals.check_store(head, entries)
+            journals.store.extend(entries)
+            journals.written(journals.store, None)
+
+    async def set_budgets(self, caps: Sequence[Cap], now: int, actor: str = "") -> bool:
+        """See `Store.set_budgets`."""
+        self._check_open()
+        journals = self.journals
+        with journals.lock:
+            if journals.budgets.caps == tuple(caps):
+                return False
+            store = journals.store
+            fact = BudgetsSet(budgets=tuple(caps), by=actor)
+            store.extend((Entry(seq=store.head + 1, at=max(now, store.updated_at), event=fact),))
+            journals.budgets.set(caps, journals.spent())
+            journals.written(store, None)
+            return True
+
+    async def recount(self, now: int) -> list[str]:
+        """See `Store.recount`."""
+        self._check_open()
+        with self.journals.lock:
+            return self.journals.budgets.recount(self.journals.spent())
+
     # ------------------------------------------------------------ reading
+
+    async def budgets(self, now: int) -> list[Standing]:
+        """See `Store.budgets`."""
+        self._check_open()
+        with self.journals.lock:
+            return self.journals.budgets.standings(now)
 
     async def info(self, run: str) -> RunInfo:
         """See `Store.info`."""
         self._check_open()
         return self._info(self.journals.find(run))
 
-    def _info(self, journal: _Journal) -> RunInfo:
-        return _info(journal, leased=self._leased(journal))
+    def _info(self, journal: Journal) -> RunInfo:
+        return info_of(journal, leased=self._leased(journal))
 
     async def read(self, run: str, after: int = 0, upto: int = 0) -> list[Entry]:
         """See `Store.read`."""
@@ -263,7 +288,7 @@ class InMemoryStore:
         with self.journals.lock:
             return list(self._sealed(self.journals.find(run)))
 
-    def _sealed(self, journal: _Journal) -> list[Row]:
+    def _sealed(self, journal: Journal) -> list[Row]:
         rows = journal.sealed
         previous = rows[-1].hash if rows else self._hash_before(journal)
         for entry in journal.entries[len(rows) :]:
@@ -271,7 +296,7 @@ class InMemoryStore:
             previous = rows[-1].hash
         return rows
 
-    def _hash_before(self, journal: _Journal) -> bytes:
+    def _hash_before(self, journal: Journal) -> bytes:
         """The hash a journal's first own row chains to: a fork goes on from its parent's."""
         at = journal.new.parent_at
         while journal.new.parent:
@@ -299,7 +324,7 @@ class InMemoryStore:
         for journal in reversed(list(self.journals.runs.values())):
             if len(found) == where.limit:
                 break
-            if _matches(journal, where):
+            if matches(journal, where):
                 found.append(self._info(journal))
         return found
 
@@ -311,7 +336,7 @@ class InMemoryStore:
         for journal in list(self.journals.runs.values()):
             if len(found) == limit:
                 break
-            if _drivable(journal, known, now) and not self._leased(journal):
+            if drivable(journal, known, now) and not self._leased(journal):
                 found.append(journal.new.run)
         return found
 
@@ -388,6 +413,7 @@ class InMemoryStore:
         at = max(time.time_ns() // 1000, store.updated_at)
         store.extend((Entry(seq=store.head + 1, at=at, event=tombstone),))
         del self.journals.runs[run]
+        self.journals.budgets.pruned = True
         self.journals.written(store, None)
 
     async def backup(self, path: str) -> None:
@@ -402,61 +428,3 @@ class InMemoryStore:
     def _check_open(self) -> None:
         if self.condition in {"closed", "dead"}:
             raise StoreClosed("this store was closed; open it again")
-
-
-def check_gapless(run: str, head: int, entries: Sequence[Entry]) -> None:
-    """Refuse entries that would leave a gap.
-
-    Raises:
-        IllegalTransition: an entry does not follow the one before it.
-    """
-    for entry in entries:
-        head += 1
-        if entry.seq != head:
-            raise IllegalTransition(f"{run}: event {entry.seq} cannot stand where {head} must")
-
-
-def _drivable(journal: _Journal, agents: frozenset[str], now: int) -> bool:
-    index = journal.index
-    if index.status in ENDED_VALUES:
-        return False
-    if journal.cancel:
-        return True
-    if journal.new.agent not in agents:
-        return False
-    if index.status in {"queued", "running"}:
-        return True
-    return index.status == "waiting" and 0 < index.wake_at <= now
-
-
-def _matches(journal: _Journal, where: RunFilter) -> bool:
-    new = journal.new
-    return (
-        (not where.status or journal.index.status in where.status)
-        and where.agent in {"", new.agent}
-        and where.session in {"", new.session}
-        and where.principal in {"", new.principal}
-    )
-
-
-def _info(journal: _Journal, *, leased: bool) -> RunInfo:
-    new, index = journal.new, journal.index
-    return RunInfo(
-        run=new.run,
-        agent=new.agent,
-        session=new.session,
-        principal=new.principal,
-        head=journal.head,
-        status=index.status,
-        waits=index.waits,
-        wake_at=index.wake_at,
-        leased=leased,
-        digest=new.digest,
-        parent=new.parent,
-        parent_at=new.parent_at,
-        created_at=journal.created_at,
-        updated_at=journal.updated_at,
-        steps=index.steps,
-        tokens=index.tokens,
-        micro_usd=index.micro_usd,
-    )

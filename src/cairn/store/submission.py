@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from cairn.core.commands import Answer, Approve, Command, Deny, Late, Resolve, accept
+from cairn.core.commands import (
+    Answer,
+    Approve,
+    Command,
+    Deny,
+    DoneByHand,
+    Late,
+    Resolve,
+    TakeTurn,
+    accept,
+)
 from cairn.core.events import Entry
 from cairn.core.evolve import evolve
 from cairn.core.state import RunState
 from cairn.errors import Moved
 
-_OF_A_STEP = (Approve, Deny, Answer, Resolve, Late)
+_OF_A_STEP = (Approve, Deny, Answer, Resolve, Late, DoneByHand)
 """Commands about something the open turn asked for or did."""
 
 
@@ -27,10 +37,16 @@ def respond(
         seq=state.seq + 1,
         at=now,
         event=event,
-        step=state.step if isinstance(command, _OF_A_STEP) else 0,
-        actor=actor,
+        step=_step(state, command),
+        actor=getattr(command, "by", "") or actor,  # who may decide is who is said to
     )
     return evolve(state, entry), entry
+
+
+def _step(state: RunState, command: Command) -> int:
+    if isinstance(command, TakeTurn):
+        return state.step + 1
+    return state.step if isinstance(command, _OF_A_STEP) else 0
 
 
 def session_moved(session: str) -> Moved:

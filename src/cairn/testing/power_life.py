@@ -26,7 +26,7 @@ from cairn.core.state import RunState
 from cairn.engine.client import Client
 from cairn.errors import CairnError, ToolError
 from cairn.models.scripted import Scripted, call
-from cairn.ports import ModelRequest, NewRun, RunInfo
+from cairn.ports import Beside, ModelRequest, NewRun, RunInfo
 from cairn.runtime import Runtime
 from cairn.store.sqlite.connection import Settings
 from cairn.store.sqlite.store import SqliteStore
@@ -196,9 +196,10 @@ class AttentiveStore(SqliteStore):
         index: Index | None,
         *,
         release: bool = False,
+        beside: Beside | None = None,
     ) -> None:
         """See `Store.append`."""
-        await super().append(run, epoch, entries, index, release=release)
+        await super().append(run, epoch, entries, index, release=release, beside=beside)
         self._tell(run, entries)
 
     async def submit(

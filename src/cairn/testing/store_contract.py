@@ -9,6 +9,7 @@ class TestMyStore(StoreContract):
 
 from __future__ import annotations
 
+from cairn.testing.store_budgets import BudgetPromises
 from cairn.testing.store_claims import ClaimPromises
 from cairn.testing.store_commands import CommandPromises
 from cairn.testing.store_journals import JournalPromises
@@ -17,6 +18,11 @@ from cairn.testing.store_retention import RetentionPromises
 
 
 class StoreContract(
-    JournalPromises, ClaimPromises, CommandPromises, ListPromises, RetentionPromises
+    JournalPromises,
+    ClaimPromises,
+    CommandPromises,
+    ListPromises,
+    RetentionPromises,
+    BudgetPromises,
 ):
     """All promises of a store."""

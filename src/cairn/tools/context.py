@@ -7,12 +7,15 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from cairn.core.messages import Principal
-from cairn.errors import SyncInsideLoop, Unsure
+from cairn.errors import ConfigError, SyncInsideLoop, Unsure
 from cairn.tools.process import TERM_GRACE_S, Completed, Process
 from cairn.tools.text import shorten
+
+if TYPE_CHECKING:
+    from cairn.workspace.workspace import Workspace
 
 Deps = TypeVar("Deps")
 OnProgress = Callable[[str, float | None], None]
@@ -33,6 +36,9 @@ class Context(Generic[Deps]):
         deps: The deployment's own objects, typed.
         timeout_s: How long the attempt may take, in seconds; None for as long as it likes.
         deadline: When its time is up, in seconds of `monotonic`.
+        workspace: The folder the run works in; None if the deployment gives none.
+
+    `secret(name)` gives the value of a registered secret that the tool declares.
     """
 
     __slots__ = (
@@ -52,10 +58,12 @@ class Context(Generic[Deps]):
         "on_progress",
         "principal",
         "run_id",
+        "secret",
         "session",
         "step",
         "timeout_s",
         "tool",
+        "workspace",
     )
 
     def __init__(  # noqa: PLR0913 - the engine hands over plain values, each by its name
@@ -76,6 +84,8 @@ class Context(Generic[Deps]):
         lock_path: str | Callable[[], str] = "",
         artifact: ReadArtifact | None = None,
         artifacts: int = 0,
+        workspace: Workspace | None = None,
+        secret: Callable[[str], str] | None = None,
     ) -> None:
         """Made by the engine; in unit tests any value may be left out.
 
@@ -107,6 +117,8 @@ class Context(Generic[Deps]):
         self.lock_path = lock_path
         self.artifact = artifact
         self.artifacts = artifacts
+        self.workspace = workspace
+        self.secret = secret if secret is not None else _no_secret
         self.facts: list[Any] = []
         self._processes: set[Process] = set()
         self._closed = False
@@ -239,6 +251,10 @@ class Context(Generic[Deps]):
         if timeout is None or left is None:
             return left if timeout is None else timeout
         return min(timeout, left)
+
+
+def _no_secret(name: str) -> str:
+    raise ConfigError("ctx.secret", f"no secret {name!r} is registered here", "Give secret=")
 
 
 def _on_a_loop() -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
 from cairn.core.events import Effect, Recovery
 from cairn.core.names import listed, nearest
 from cairn.core.rules import SECOND_US
+from cairn.core.secrets import NAME as SECRET_NAME
+from cairn.core.terms import ApprovalTerms
 from cairn.tools.signature import Signature, refuse
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What tools may be called; providers accept no more."""
+LABEL = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]{0,99}")
+"""What taint may be called."""
 MIN_RESULT_BYTES = 256
 """A smaller bound would leave a clipped result nothing but its note."""
 LONGEST_S = 366 * 24 * 3600.0
@@ -41,6 +45,10 @@ class Options(TypedDict, total=False):
     key_ttl: float | None
     probe: Callable[..., Any]
     sources: bool
+    approval: ApprovalTerms | None
+    binds: str | Sequence[str] | Callable[[dict[str, Any]], Sequence[str]]
+    taint: str | Sequence[str]
+    secrets: str | Sequence[str] | Mapping[str, str | Sequence[str]]
 
 
 KNOWN = tuple(Options.__annotations__)
@@ -76,6 +84,10 @@ def checked(tool: str, options: Options, signature: Signature) -> dict[str, Any]
             tool, "result_bytes", options.get("result_bytes", 16_384), MIN_RESULT_BYTES
         ),
         "sources": bool(options.get("sources", False)),
+        "approval": _approval(tool, options.get("approval")),
+        "binds": _binds(tool, options.get("binds"), signature),
+        "taint": _taint(tool, options.get("taint", ())),
+        "secrets": _secrets(tool, options.get("secrets", ()), signature),
     }
 
 
@@ -141,6 +153,42 @@ def _micro_usd(tool: str, options: Options) -> int:
     return int((Decimal(repr(usd)) * 1_000_000).to_integral_value(ROUND_CEILING))
 
 
+def _taint(tool: str, value: object) -> tuple[str, ...]:
+    labels = [value] if isinstance(value, str) else value
+    if not isinstance(labels, list | tuple) or not all(map(_is_label, labels)):
+        fix = 'Give a label such as "web", or several: small letters, digits, . _ : / and -'
+        raise refuse(tool, f"taint={value!r} is no label", fix)
+    if reserved := {"any", "none"} & set(labels):
+        fix = "Policies use that word for all labels, or for none: take another"
+        raise refuse(tool, f"taint={min(reserved)!r} has a meaning of its own", fix)
+    return tuple(sorted(set(labels)))
+
+
+def _secrets(tool: str, value: object, signature: Signature) -> tuple[tuple[str, str], ...]:
+    """Argument and name of each secret that the tool may be given."""
+    if isinstance(value, Mapping):
+        known = [each.name for each in signature.parameters]
+        if foreign := [each for each in value if each not in known]:
+            problem = f"secrets= names {foreign[0]!r}, which is none of its parameters"
+            raise refuse(tool, problem, f"They are {listed(known) or 'none'}")
+        pairs = [(at, name) for at, names in value.items() for name in _several(names)]
+    else:
+        pairs = [("", name) for name in _several(value)]
+    for _, name in pairs:
+        if not isinstance(name, str) or not SECRET_NAME.fullmatch(name):
+            fix = "Give names of secrets as they are registered, or a parameter and its names"
+            raise refuse(tool, f"secrets={value!r} names no secret", fix)
+    return tuple(sorted(set(pairs)))
+
+
+def _several(names: object) -> list[Any]:
+    return list(names) if isinstance(names, list | tuple | set | frozenset) else [names]
+
+
+def _is_label(label: object) -> bool:
+    return isinstance(label, str) and LABEL.fullmatch(label) is not None
+
+
 def _fallback(tool: str, value: object) -> str:
     name = value if isinstance(value, str) else getattr(getattr(value, "spec", None), "name", None)
     if not isinstance(name, str):
@@ -148,6 +196,35 @@ def _fallback(tool: str, value: object) -> str:
     if name == tool:
         raise refuse(tool, "it is its own fallback", "Name another tool; retries= repeats this one")
     return name
+
+
+def _approval(tool: str, value: object) -> ApprovalTerms | None:
+    if value is None or isinstance(value, ApprovalTerms):
+        return value
+    raise refuse(tool, f"approval={value!r} are no terms", "Give a cairn.ApprovalTerms")
+
+
+def _binds(
+    tool: str, value: object, signature: Signature
+) -> Callable[[dict[str, Any]], Sequence[str]] | None:
+    """From the arguments to the files they name: by a function, or by the parameters' names."""
+    if value is None or callable(value):
+        return value
+    named = (value,) if isinstance(value, str) else value
+    known = [each.name for each in signature.parameters]
+    if not isinstance(named, Sequence) or not named or not set(named) <= set(known):
+        problem = f"binds={value!r} are none of its parameters"
+        raise refuse(tool, problem, f"They are {listed(known) or 'none'}")
+    names = tuple(named)
+    return lambda arguments: [path for name in names for path in _paths(arguments.get(name))]
+
+
+def _paths(value: Any) -> list[str]:
+    """One path, several, or none."""
+    if value is None:
+        return []
+    many = isinstance(value, list | tuple | set | frozenset)
+    return [str(each) for each in (value if many else [value])]
 
 
 def _conflict_key(

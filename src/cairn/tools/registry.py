@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from cairn.errors import ConfigError, ToolDefinitionError
 from cairn.tools.tool import Tool, make_tool
@@ -14,6 +14,51 @@ GROUP = "cairn.tools"
 """The entry-point group in which installed packages offer tools."""
 
 AnyTool = Tool[..., Any]
+
+
+@runtime_checkable
+class ToolServer(Protocol):
+    """Something whose tools are known only once it was reached: a server of tools.
+
+    It must never let what it offers change without its `version` going up.
+    """
+
+    @property
+    def name(self) -> str:
+        """How it is called; no two of an agent share a name."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Goes up whenever what it offers has changed; 0 before it was ever reached."""
+        ...
+
+    def tools(self) -> tuple[AnyTool, ...]:
+        """What it offers, as far as that is known."""
+        ...
+
+    async def ready(self) -> None:
+        """Reach it, if it was never reached. Raises `NotDone` or `ConfigError`."""
+        ...
+
+    async def close(self) -> None:
+        """Give back what it holds; it can be reached again."""
+        ...
+
+
+def servers_in(tools: Iterable[object]) -> tuple[ToolServer, ...]:
+    """The servers among what an agent is given as tools.
+
+    Raises:
+        ConfigError: two of them have one name.
+    """
+    found = tuple(one for one in tools if isinstance(one, ToolServer))
+    names = [server.name for server in found]
+    if len(set(names)) != len(names):
+        fix = "Give each server a name of its own"
+        raise ConfigError("tools", f"two servers of tools share a name: {sorted(names)}", fix)
+    return found
+
 
 
 def collect(tools: Iterable[object], *, installed: bool = False) -> dict[str, AnyTool]:
@@ -54,6 +99,8 @@ def _tools(items: Iterable[object]) -> Iterator[AnyTool]:
                 yield from _of_module(item)
             case list() | tuple():
                 yield from _tools(item)
+            case ToolServer():
+                continue  # what it offers is known once it was reached
             case _ if callable(item) and not isinstance(item, type):
                 yield make_tool(item, {})
             case _:

@@ -134,6 +134,14 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[Option
             * probe: A function of the same arguments (or fewer) that answers `happened(result)`,
               `NOT_HAPPENED` or `UNKNOWN`.
             * sources: It returns a list of `Source`, which answers can cite.
+            * approval: `ApprovalTerms`: who may approve its calls, where somebody is asked.
+            * binds: Parameters that name files, or a function from the arguments to paths: an
+              approval is bound to what is in those files, and void when that changes.
+            * taint: A label, or several, for the untrusted content its outcome brings into the
+              run; policies see it. Default: none.
+            * secrets: Names of registered secrets that its arguments may hold and that
+              `ctx.secret` gives it; or a mapping from a parameter to the names that may stand in
+              that one. Default: none.
 
     Raises:
         ToolDefinitionError: the function or an option cannot be; the message says what to do.

@@ -53,6 +53,7 @@ async def speaking(
     provider: str = "",
     model: str = "",
     stall_s: float = 15.0,
+    key: str = "k-1",
     **more: Any,
 ) -> Any:
     """A connection to the server in this format; it is closed in the end."""
@@ -64,7 +65,7 @@ async def speaking(
         endpoint=endpoint,
         model=model or form.model,
         base_url=base,
-        key="k-1",
+        key=key,
         stall_s=stall_s,
         **more,
     )
@@ -110,6 +111,7 @@ def hear(
     finish_required: bool = True,
     provider: str = "",
     model: str = "",
+    key: str = "k-1",
     **more: Any,
 ) -> Heard:
     """Ask once, and say what came of it."""
@@ -124,6 +126,7 @@ def hear(
                 provider=provider,
                 model=model,
                 stall_s=stall_s,
+                key=key,
                 finish_required=finish_required,
             ) as connection,
         ):

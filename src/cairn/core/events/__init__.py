@@ -2,8 +2,9 @@
 
 A fact is one frozen record with a type number that never changes its meaning. The numbers are
 grouped: 1 run, 20 step, 30 model, 40 tool, 60 approval, 70 input, 80 takeover, 85 retry,
-90 limit, 100 plan, 120 artifact, 160 error, 200 store. What can be folded from other facts is
-not an event: the end of a turn, running and waiting, idempotency keys, argument hashes.
+90 limit, 100 plan, 120 artifact, 130 sandbox, 160 error, 200 store, 210 grant, 220 budget. What
+can be folded from other facts is not an event: the end of a turn, running and waiting,
+idempotency keys, argument hashes.
 """
 
 from __future__ import annotations
@@ -28,11 +29,17 @@ from cairn.core.events.model import (
 )
 from cairn.core.events.notes import (
     ArtifactCreated,
+    BudgetsSet,
     ErrorRaised,
+    GrantMade,
+    GrantRevoked,
+    GrantUsed,
     LimitReached,
     LimitWarned,
     PlanUpdated,
     RetryScheduled,
+    SandboxChosen,
+    StoreErased,
     StorePruned,
 )
 from cairn.core.events.people import (
@@ -40,11 +47,16 @@ from cairn.core.events.people import (
     ApprovalExpired,
     ApprovalGranted,
     ApprovalRequested,
+    ApprovalVoided,
     InputAnswered,
     InputGiven,
     InputQueued,
     InputRequested,
+    TakeoverBegun,
+    TakeoverEnded,
     TakeoverRequested,
+    TakeoverResult,
+    TakeoverTurn,
 )
 from cairn.core.events.run import (
     RunCancelled,
@@ -67,6 +79,7 @@ from cairn.core.events.tool import (
     ToolEdited,
     ToolFailed,
     ToolLate,
+    ToolRedirected,
     ToolRejected,
     ToolResolved,
     ToolStarted,
@@ -77,18 +90,24 @@ from cairn.core.messages import Record
 __all__ = [
     "EMPTY",
     "EVENTS",
+    "OF_THE_STORE",
     "TERMINAL",
     "ApprovalDenied",
     "ApprovalExpired",
     "ApprovalGranted",
     "ApprovalRequested",
+    "ApprovalVoided",
     "ArtifactCreated",
     "Block",
+    "BudgetsSet",
     "Disposition",
     "Effect",
     "Entry",
     "ErrorRaised",
     "Event",
+    "GrantMade",
+    "GrantRevoked",
+    "GrantUsed",
     "InputAnswered",
     "InputGiven",
     "InputQueued",
@@ -113,23 +132,32 @@ __all__ = [
     "RunResumed",
     "RunStopped",
     "RunVersionChanged",
+    "SandboxChosen",
     "StepCompleted",
     "StepFailed",
     "StepLost",
     "StepStarted",
+    "StoreErased",
     "StorePruned",
+    "TakeoverBegun",
+    "TakeoverEnded",
     "TakeoverRequested",
+    "TakeoverResult",
+    "TakeoverTurn",
     "TaskKind",
     "ToolCompleted",
     "ToolEdited",
     "ToolFailed",
     "ToolLate",
+    "ToolRedirected",
     "ToolRejected",
     "ToolResolved",
     "ToolStarted",
     "ToolUnknown",
 ]
 
+OF_THE_STORE = (StorePruned, StoreErased, GrantMade, GrantRevoked, GrantUsed, BudgetsSet)
+"""Facts that belong to no run; they stand in the journal named `store`."""
 TERMINAL = (RunCompleted, RunFailed, RunStopped, RunCancelled)
 EVENTS: dict[int, type[Event]] = {cls.TYPE: cls for cls in Event.__subclasses__()}
 

@@ -7,11 +7,12 @@ from typing import ClassVar, Literal
 import msgspec
 
 from cairn.core.messages import Record
+from cairn.core.policy.form import Effect, TaskKind
+
+__all__ = ["EMPTY", "Block", "Disposition", "Effect", "Event", "Recovery", "RunRef", "TaskKind"]
 
 Disposition = Literal["retry", "repair", "switch", "degrade", "ask_user", "takeover", "end"]
-Effect = Literal["read", "write", "dangerous"]
 Recovery = Literal["repeat", "keyed", "probe", "once"]
-TaskKind = Literal["query", "generate", "operate"]
 EMPTY = msgspec.Raw(b"null")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from cairn.core.events.form import Event
+import msgspec
+
+from cairn.core.events.form import EMPTY, Event
 from cairn.core.messages import Part
+from cairn.core.terms import ApprovalTerms, BoundFile
 
 
 class ApprovalRequested(Event):
-    """A call waits for a person; `digest` binds tool and arguments."""
+    """A call waits for a person; `digest` binds tool, arguments and the content of `files`."""
 
     TYPE = 60
     NAME = "approval.requested"
@@ -16,15 +19,22 @@ class ApprovalRequested(Event):
     digest: str
     expires_at: int
     rule: str = ""
+    reason: str = ""  # why it is asked, as the rule says
+    terms: ApprovalTerms | None = None  # who may decide it; None for anybody
+    files: tuple[BoundFile, ...] = ()
 
 
 class ApprovalGranted(Event):
-    """A person said yes, to exactly this call, once."""
+    """A person said yes, to exactly this call, once; with `arguments` to the call changed so."""
 
     TYPE = 61
     NAME = "approval.granted"
     n: int
     message: str = ""
+    roles: tuple[str, ...] = ()  # of the person, where they were said
+    arguments: str = ""  # in place of those that were shown
+    digest: str = ""  # of what was approved, if it was changed
+    files: tuple[BoundFile, ...] = ()  # which the changed call names
 
 
 class ApprovalDenied(Event):
@@ -34,6 +44,7 @@ class ApprovalDenied(Event):
     NAME = "approval.denied"
     n: int
     message: str = ""
+    roles: tuple[str, ...] = ()
 
 
 class ApprovalExpired(Event):
@@ -43,6 +54,15 @@ class ApprovalExpired(Event):
     NAME = "approval.expired"
     n: int
     message: str = ""
+
+
+class ApprovalVoided(Event):
+    """What was approved is no longer what would run: a file it is bound to has changed."""
+
+    TYPE = 64
+    NAME = "approval.voided"
+    n: int
+    message: str
 
 
 class InputQueued(Event):
@@ -87,3 +107,37 @@ class TakeoverRequested(Event):
     NAME = "takeover.requested"
     call: str
     message: str = ""
+
+
+class TakeoverBegun(Event):
+    """A person acts in the agent's place from here on: the model is not asked any more."""
+
+    TYPE = 81
+    NAME = "takeover.begun"
+    reason: str
+
+
+class TakeoverTurn(Event):
+    """A turn that a person wrote: calls to be made, or without any the final answer."""
+
+    TYPE = 82
+    NAME = "takeover.turn"
+    parts: tuple[Part, ...]
+
+
+class TakeoverResult(Event):
+    """A person did by hand what a call that was never started should have done."""
+
+    TYPE = 83
+    NAME = "takeover.result"
+    call: str
+    result: msgspec.Raw = EMPTY
+    evidence: str = ""
+
+
+class TakeoverEnded(Event):
+    """The agent goes on; it is told `note` before its next turn."""
+
+    TYPE = 84
+    NAME = "takeover.ended"
+    note: str = ""

@@ -10,6 +10,7 @@ from cairn.core.events.form import EMPTY, Disposition, Event, Recovery, RunRef, 
 from cairn.core.fingerprint import Fingerprint, PartChange
 from cairn.core.limits import Limits
 from cairn.core.messages import Part, Principal
+from cairn.core.policy.layers import Policy
 from cairn.errors import ErrorClass
 
 
@@ -30,6 +31,7 @@ class RunCreated(Event):
     approvals: Literal["ask", "none"] = "ask"
     on_loop: Literal["stop", "ask"] = "stop"
     fingerprint: Fingerprint | str = ""  # of the agent it was handed to; text says nothing
+    policy: Policy | None = None  # what narrows this run, beside what holds for all
 
 
 class RunForked(Event):
@@ -42,6 +44,8 @@ class RunForked(Event):
     at: int
     limits: Limits | None = None
     reason: str = ""
+    grants: Literal["kept", "void"] = "kept"
+    """What becomes of approvals that were given and not used up: an old journal kept them."""
 
 
 class RunPauseRequested(Event):

@@ -24,6 +24,8 @@ class ToolStarted(Event):
     attempt: int = 1
     tool: str = ""  # only when a fallback runs in place of the tool that was asked for
     timeout_us: int = 0
+    micro_usd: int = 0  # what the call is going to cost
+    taint: tuple[str, ...] = ()  # labels of the untrusted content its outcome brings in
 
 
 class ToolCompleted(Event):
@@ -104,6 +106,21 @@ class ToolEdited(Event):
     NAME = "tool.edited"
     call: str
     arguments: str
+
+
+class ToolRedirected(Event):
+    """The policy has another tool run in the place of the one that was asked for.
+
+    It is a call as any other from here on: validated, judged and approved by what it is now.
+    """
+
+    TYPE = 48
+    NAME = "tool.redirected"
+    call: str
+    tool: str
+    arguments: str
+    rule: str
+    reason: str = ""
 
 
 class ToolLate(Event):

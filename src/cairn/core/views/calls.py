@@ -11,7 +11,15 @@ from cairn.core import events as ev
 from cairn.core.evolve_calls import plain
 from cairn.core.lifecycle import CallStatus
 from cairn.core.views.fold import Timeline, fault_of, noted
-from cairn.core.views.shapes import Approval, CallAttempt, Edit, Question, Settlement
+from cairn.core.views.shapes import (
+    Approval,
+    CallAttempt,
+    CallView,
+    Edit,
+    Question,
+    Redirection,
+    Settlement,
+)
 from cairn.core.views.words import words
 
 replace = msgspec.structs.replace
@@ -122,7 +130,13 @@ def _asks(told: Timeline, entry: ev.Entry, event: ev.ApprovalRequested) -> None:
     known = told.calls[event.call]
     told.asked[event.n] = event.call
     approval = Approval(
-        n=event.n, at=entry.at, rule=event.rule, digest=event.digest, expires_at=event.expires_at
+        n=event.n,
+        at=entry.at,
+        rule=event.rule,
+        digest=event.digest,
+        expires_at=event.expires_at,
+        terms=event.terms,
+        files=event.files,
     )
     told.call(
         event.call,
@@ -148,21 +162,64 @@ def _decided(
         decided_at=entry.at,
         actor=entry.actor,
         message=event.message,
+        roles=() if isinstance(event, ev.ApprovalExpired) else event.roles,
     )
-    closed = {} if granted else {"status": _S.DENIED, "ended_at": entry.at}
-    told.call(call, entry, approvals=(*earlier, decided), **closed)
+    changed: dict[str, Any] = {} if granted else {"status": _S.DENIED, "ended_at": entry.at}
+    if isinstance(event, ev.ApprovalGranted) and event.arguments:
+        known = told.calls[call]
+        edit = _edit(known, entry, event.arguments)
+        changed = {"arguments": event.arguments, "edits": (*known.edits, edit)}
+        decided = replace(decided, digest=event.digest, files=event.files)
+    told.call(call, entry, approvals=(*earlier, decided), **changed)
+
+
+def _edit(known: CallView, entry: ev.Entry, arguments: str) -> Edit:
+    return Edit(
+        seq=entry.seq,
+        at=entry.at,
+        before=known.arguments,
+        arguments=arguments,
+        actor=entry.actor,
+    )
+
+
+def _voided(told: Timeline, entry: ev.Entry, event: ev.ApprovalVoided) -> None:
+    """What was approved is not what would run: the yes holds no longer."""
+    call = told.asked[event.n]
+    *earlier, last = told.calls[call].approvals
+    void = replace(last, decision="void", message=event.message)
+    told.call(call, entry, approvals=(*earlier, void), verdict="", rule="")
+
+
+def _by_hand(told: Timeline, entry: ev.Entry, event: ev.TakeoverResult) -> None:
+    settlement = Settlement(
+        seq=entry.seq,
+        at=entry.at,
+        verdict="by hand",
+        by="person",
+        actor=entry.actor,
+        evidence=event.evidence,
+    )
+    told.settled(event.call, settlement)
+    known = told.calls[event.call]
+    approvals = known.approvals
+    if approvals and approvals[-1].decision in {"open", "granted"}:
+        approvals = (*approvals[:-1], replace(approvals[-1], decision="void"))
+    result = plain(event.result) if event.result != ev.EMPTY else ""
+    told.call(
+        event.call,
+        entry,
+        status=_S.COMPLETED,
+        result=result,
+        approvals=approvals,
+        ended_at=entry.at,
+    )
 
 
 def _edited(told: Timeline, entry: ev.Entry, event: ev.ToolEdited) -> None:
     """What was decided of the call before holds no longer: it is judged anew."""
     known = told.calls[event.call]
-    edit = Edit(
-        seq=entry.seq,
-        at=entry.at,
-        before=known.arguments,
-        arguments=event.arguments,
-        actor=entry.actor,
-    )
+    edit = _edit(known, entry, event.arguments)
     approvals = known.approvals
     if approvals and approvals[-1].decision in {"open", "granted"}:
         approvals = (*approvals[:-1], replace(approvals[-1], decision="void"))
@@ -174,6 +231,31 @@ def _edited(told: Timeline, entry: ev.Entry, event: ev.ToolEdited) -> None:
         approvals=approvals,
         verdict="",
         rule="",
+    )
+
+
+def _redirected(told: Timeline, entry: ev.Entry, event: ev.ToolRedirected) -> None:
+    """Another call stands in its place: what was decided before holds no longer."""
+    known = told.calls[event.call]
+    redirection = Redirection(
+        seq=entry.seq,
+        at=entry.at,
+        tool=event.tool,
+        arguments=event.arguments,
+        rule=event.rule,
+        reason=event.reason,
+    )
+    approvals = known.approvals
+    if approvals and approvals[-1].decision in {"open", "granted"}:
+        approvals = (*approvals[:-1], replace(approvals[-1], decision="void"))
+    told.call(
+        event.call,
+        entry,
+        arguments=event.arguments,
+        redirects=(*known.redirects, redirection),
+        approvals=approvals,
+        verdict="redirect",
+        rule=event.rule,
     )
 
 
@@ -212,10 +294,13 @@ CALL_TELLERS: dict[type[ev.Event], Callable[[Timeline, ev.Entry, Any], None]] = 
     ev.ToolResolved: _resolved,
     ev.ToolLate: _late,
     ev.ToolEdited: _edited,
+    ev.ToolRedirected: _redirected,
     ev.ApprovalRequested: _asks,
     ev.ApprovalGranted: _decided,
     ev.ApprovalDenied: _decided,
     ev.ApprovalExpired: _decided,
+    ev.ApprovalVoided: _voided,
+    ev.TakeoverResult: _by_hand,
     ev.InputRequested: _question,
     ev.InputAnswered: _answered,
 }

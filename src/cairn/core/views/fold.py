@@ -155,6 +155,8 @@ def _step_status(step: StepView, calls: tuple[CallView, ...], *, over: bool) -> 
     statuses = {c.status for c in calls}
     last: Any = (*step.attempts[-1:], *step.tasks[-1:])[-1:]
     fate = last[0].fate if last else "open"
+    if step.by:  # a person's turn stands by itself, whatever was asked of a model before
+        fate = "completed"
     waits = bool(statuses & _FOR_PEOPLE)
     if fate in {"open", "lost"} or statuses & _GOING_ON or waits:
         if over:
@@ -164,6 +166,7 @@ def _step_status(step: StepView, calls: tuple[CallView, ...], *, over: bool) -> 
         waiting = not over and last[0].fault is not None and last[0].fault.disposition == "retry"
         return "waiting" if waiting else "failed"
     rejected = bool(step.attempts) and step.attempts[-1].rejection is not None
+    rejected |= step.rejection is not None
     return "failed" if rejected or _S.CANCELLED in statuses else "completed"
 
 

@@ -151,7 +151,26 @@ def _model_failed(told: Timeline, entry: ev.Entry, event: ev.ModelFailed) -> Non
 def _model_rejected(told: Timeline, entry: ev.Entry, event: ev.ModelRejected) -> None:
     """The answer is refused: it is the last reply's, whatever checks ran after it."""
     fault = Fault(error_class=event.error_class, message=event.note, disposition=event.disposition)
+    step = told.steps[told.turn]
+    if step.by:
+        told.step(step.number, entry.at, rejection=fault)
+        return
     _reply(told, entry.at, rejection=fault)
+
+
+def _by_person(told: Timeline, entry: ev.Entry, event: ev.TakeoverTurn) -> None:
+    """A turn that a person made in the agent's place."""
+    step = told.step(entry.step, entry.at, by=entry.actor, text=text_of(event.parts))
+    told.turn = step.number
+    for part in calls_of(event.parts):
+        told.calls[part.id] = CallView(
+            id=part.id,
+            name=part.name,
+            arguments=part.arguments,
+            step=step.number,
+            at=entry.at,
+            by=entry.actor,
+        )
 
 
 _TELLERS: dict[type[ev.Event], Callable[[Timeline, ev.Entry, Any], None]] = {
@@ -166,5 +185,6 @@ _TELLERS: dict[type[ev.Event], Callable[[Timeline, ev.Entry, Any], None]] = {
     ev.ModelCompleted: _replied,
     ev.ModelFailed: _model_failed,
     ev.ModelRejected: _model_rejected,
+    ev.TakeoverTurn: _by_person,
     **CALL_TELLERS,
 }

@@ -10,6 +10,7 @@ from cairn.core.lifecycle import CallStatus, Status
 from cairn.core.limits import Limits, Reservation, Usage
 from cairn.core.messages import PlanItem, Record
 from cairn.core.state import End
+from cairn.core.terms import ApprovalTerms, BoundFile
 from cairn.errors import ErrorClass
 
 Fate = Literal["open", "completed", "failed", "lost", "unknown"]
@@ -93,6 +94,10 @@ class Approval(Record):
     decided_at: int = 0
     actor: str = ""
     message: str = ""
+    roles: tuple[str, ...] = ()
+    """Of the person, as far as they were said."""
+    terms: ApprovalTerms | None = None
+    files: tuple[BoundFile, ...] = ()
 
 
 class Question(Record):
@@ -111,7 +116,7 @@ class Settlement(Record):
 
     seq: int
     at: int
-    verdict: Literal["happened", "not_happened", "unknown", "given_up", "late"]
+    verdict: Literal["happened", "not_happened", "unknown", "given_up", "late", "by hand"]
     by: Literal["person", "probe", "tool"]
     actor: str = ""
     evidence: str = ""
@@ -126,6 +131,17 @@ class Edit(Record):
     """Its arguments until then."""
     arguments: str
     actor: str = ""
+
+
+class Redirection(Record):
+    """What a rule put in a call's place before it was started."""
+
+    seq: int
+    at: int
+    tool: str
+    arguments: str
+    rule: str
+    reason: str = ""
 
 
 class CallView(Record):
@@ -145,10 +161,13 @@ class CallView(Record):
     step: int
     at: int
     status: CallStatus = CallStatus.REQUESTED
-    verdict: Literal["", "allow", "ask", "reject"] = ""
+    by: str = ""
+    """Who wrote it, if a person did in the agent's place."""
+    verdict: Literal["", "allow", "ask", "redirect", "reject"] = ""
     rule: str = ""
     approvals: tuple[Approval, ...] = ()
     edits: tuple[Edit, ...] = ()
+    redirects: tuple[Redirection, ...] = ()
     question: Question | None = None
     attempts: tuple[CallAttempt, ...] = ()
     settlements: tuple[Settlement, ...] = ()
@@ -182,6 +201,12 @@ class StepView(Record):
     at: int
     ended_at: int = 0
     name: str = ""
+    by: str = ""
+    """Who made this turn, if a person did in the agent's place."""
+    text: str = ""
+    """What they wrote."""
+    rejection: Fault | None = None
+    """Why that was no final answer."""
     status: StepStatus = "running"
     attempts: tuple[ModelAttempt, ...] = ()
     calls: tuple[CallView, ...] = ()

@@ -14,6 +14,7 @@ from cairn.core import events as ev
 from cairn.core.edits import plan_lines
 from cairn.core.limits import Usage
 from cairn.core.messages import Part, calls_of, text_of
+from cairn.core.terms import described
 
 LONG = 120
 """Characters of somebody's text that a line shows unless asked for more."""
@@ -177,7 +178,9 @@ def _model_rejected(e: ev.ModelRejected, long: int) -> str:
 
 def _started(e: ev.ToolStarted, long: int) -> str:
     instead = f"by {e.tool}" if e.tool else ""
-    return joined(e.call, instead, _again(e.attempt), f"{e.effect}, {e.recovery}", f"by {e.rule}")
+    taint = f"taints with {', '.join(e.taint)}" if e.taint else ""
+    how = f"{e.effect}, {e.recovery}"
+    return joined(e.call, instead, _again(e.attempt), how, f"by {e.rule}", taint)
 
 
 def _tool_completed(e: ev.ToolCompleted, long: int) -> str:
@@ -200,6 +203,11 @@ def _rejected(e: ev.ToolRejected, long: int) -> str:
     return joined(e.call, e.kind, fault, rule)
 
 
+def _redirected(e: ev.ToolRedirected, long: int) -> str:
+    now = f"now {e.tool}({short(e.arguments, long)})"
+    return joined(e.call, now, f"by {e.rule}", short(e.reason, long))
+
+
 def _unknown(e: ev.ToolUnknown, long: int) -> str:
     return joined(e.call, f"unknown ({e.reason})", short(e.message, long))
 
@@ -220,11 +228,32 @@ def _late(e: ev.ToolLate, long: int) -> str:
 
 
 def _asked(e: ev.ApprovalRequested, long: int) -> str:
-    return joined(f"request {e.n} for {e.call}", f"by {e.rule}" if e.rule else "")
+    files = ", ".join(file.path for file in e.files)
+    return joined(
+        f"request {e.n} for {e.call}",
+        f"by {e.rule}" if e.rule else "",
+        short(e.reason, long),
+        f"needs {described(e.terms)}" if described(e.terms) else "",
+        f"bound to {short(files, long)}" if files else "",
+    )
 
 
-def _decided(e: ev.ApprovalGranted | ev.ApprovalDenied | ev.ApprovalExpired, long: int) -> str:
-    return joined(f"request {e.n}", short(e.message, long))
+def _granted(e: ev.ApprovalGranted, long: int) -> str:
+    changed = f"now with {short(e.arguments, long)}" if e.arguments else ""
+    return joined(_decided(e, long), changed)
+
+
+def _decided(e: Any, long: int) -> str:
+    roles = f"as {', '.join(e.roles)}" if getattr(e, "roles", ()) else ""
+    return joined(f"request {e.n}", roles, short(e.message, long))
+
+
+def _grant(e: ev.GrantMade, long: int) -> str:
+    with_ = short(e.arguments, long) if e.arguments else "any arguments"
+    whose = f"for {e.principal}" if e.principal else ""
+    only = f"{e.uses} calls" if e.uses else ""
+    agent = f"agent {e.agent}" if e.agent else ""
+    return joined(f"grant {e.n}", f"{e.tool}({with_})", agent, whose, only, short(e.reason, long))
 
 
 def _question(e: ev.InputRequested, long: int) -> str:
@@ -273,15 +302,28 @@ _WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
     ev.ToolUnknown: _unknown,
     ev.ToolResolved: _resolved,
     ev.ToolLate: _late,
+    ev.ToolRedirected: _redirected,
     ev.ToolEdited: lambda e, long: joined(e.call, f"now with {short(e.arguments, long)}"),
     ev.ApprovalRequested: _asked,
-    ev.ApprovalGranted: _decided,
+    ev.ApprovalGranted: _granted,
     ev.ApprovalDenied: _decided,
     ev.ApprovalExpired: _decided,
+    ev.ApprovalVoided: _decided,
     ev.InputQueued: lambda e, long: short(text_of(e.parts), long),
     ev.InputRequested: _question,
     ev.InputAnswered: lambda e, long: joined(f"question {e.n}", short(e.text, long)),
     ev.TakeoverRequested: lambda e, long: joined(e.call, short(e.message, long)),
+    ev.TakeoverBegun: lambda e, long: short(e.reason, long),
+    ev.TakeoverTurn: lambda e, long: said(e.parts, long),
+    ev.TakeoverResult: lambda e, long: joined(
+        e.call,
+        "done by hand",
+        short(_raw(e.result), long) if e.result != ev.EMPTY else "",
+        short(e.evidence, long),
+    ),
+    ev.TakeoverEnded: lambda e, long: short(e.note, long),
+    ev.GrantMade: _grant,
+    ev.GrantRevoked: lambda e, long: joined(f"grant {e.n}", short(e.reason, long)),
     ev.LimitWarned: lambda e, long: joined(e.limit, e.level, short(e.note, long)),
     ev.PlanUpdated: _plan,
     ev.ErrorRaised: lambda e, long: joined(
@@ -295,6 +337,10 @@ _FACTS: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.RetryScheduled: lambda e: e.subject,
     ev.LimitReached: lambda e: f"{e.limit}: {e.value:,} of {e.bound:,}",
     ev.ArtifactCreated: lambda e: joined(e.id, e.name, e.media_type, f"{e.size:,} bytes"),
+    ev.GrantUsed: lambda e: joined(f"grant {e.n}", f"{e.run}/{e.call}"),
+    ev.SandboxChosen: lambda e: joined(e.rung, f"for {e.tool}"),
     ev.StorePruned: lambda e: joined(e.run, e.status, f"{e.head} events"),
+    ev.StoreErased: lambda e: joined(e.run, f"{e.head} events", e.reason),
+    ev.BudgetsSet: lambda e: joined(", ".join(cap.name for cap in e.budgets) or "none", e.by),
 }
 """Events that hold nobody's text, and so are never cut."""

@@ -6,15 +6,14 @@ a run that reads a placeholder from the tape asks, later on, what the recorded r
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
-from urllib.parse import quote, quote_plus
 
+from cairn.core.keylike import SHAPES, holds_key
+from cairn.core.secrets import escapes, forms
 from cairn.errors import ConfigError
 
 SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
@@ -22,37 +21,6 @@ SHORTEST_SECRET = 8
 """Shorter values are too likely to be plain words."""
 MOST_PASSES = 8
 """Two are enough, unless one secret's value is another one's name."""
-
-_EDGE = r"(?<![A-Za-z0-9_-])"
-_GAP = r"(?:\s|%20|\+)+"
-SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
-    (
-        ("PRIVATE KEY-----",),
-        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]+-----END [A-Z ]*PRIVATE KEY-----"),
-        "«PRIVATE_KEY»",
-    ),
-    (
-        ("eyJ",),
-        re.compile(_EDGE + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-        "«JWT»",
-    ),
-    (("sk-",), re.compile(_EDGE + r"sk-[A-Za-z0-9_-]{16,}"), "«KEY»"),
-    (("AIza",), re.compile(_EDGE + r"AIza[A-Za-z0-9_-]{30,}"), "«KEY»"),
-    (
-        ("gh", "github_pat_"),
-        re.compile(_EDGE + r"(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}"),
-        "«KEY»",
-    ),
-    (("AKIA", "ASIA"), re.compile(_EDGE + r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"), "«KEY»"),
-    (("xox",), re.compile(_EDGE + r"xox[abeoprs]-[A-Za-z0-9-]{10,}"), "«KEY»"),
-    (("hf_",), re.compile(_EDGE + r"hf_[A-Za-z0-9]{20,}"), "«KEY»"),
-    (
-        ("earer",),
-        re.compile(rf"{_EDGE}(?P<kept>[Bb]earer{_GAP})[A-Za-z0-9._~+/%-]{{16,}}=*"),
-        "«TOKEN»",
-    ),
-)
-"""What must be in a text before it is searched, the shape of a key, and what stands for it."""
 
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,}={0,2}")
 _PLACEHOLDER = re.compile(
@@ -131,7 +99,7 @@ class Redactor:
         for secret, hidden in self._bytes:
             content = content.replace(secret, hidden)
         text = content.decode("latin-1")
-        for needed, pattern, placeholder in SHAPES:
+        for _, needed, pattern, placeholder in SHAPES:
             if any(word in text for word in needed):
                 text = _sub(pattern, placeholder, text)
         return text.encode("latin-1")
@@ -159,7 +127,7 @@ class Redactor:
         text = self._hidden(text)
         for pattern in self._patterns:
             text = self._outside(text, partial(_sub, pattern, "«redacted»"))
-        for needed, pattern, placeholder in SHAPES:
+        for _, needed, pattern, placeholder in SHAPES:
             if any(word in text for word in needed):
                 text = self._outside(text, partial(_sub, pattern, placeholder))
         return self._outside(text, partial(_BASE64.sub, _decoded))
@@ -206,24 +174,7 @@ def _forms(secret: str) -> set[str]:
     """The secret as it may be written: plain, escaped for JSON or a URL, in base64 or hex."""
     if len(secret) < SHORTEST_SECRET:
         return {secret}
-    raw = secret.encode("utf-8", "replace")
-    escaped = [secret]
-    for _ in range(2):  # JSON, and JSON inside a text of JSON
-        escaped += [json.dumps(e, ensure_ascii=a)[1:-1] for e in escaped for a in (False, True)]
-    forms = {*escaped, raw.hex(), raw.hex().upper()}
-    for url in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
-        forms |= {url, re.sub("%..", lambda m: m[0].lower(), url)}
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        whole = encode(raw).decode()
-        forms |= {whole, whole.rstrip("="), *(_core(encode, raw, shift) for shift in range(3))}
-    return {form for form in forms if len(form) >= SHORTEST_SECRET}
-
-
-def _core(encode: Callable[[bytes], bytes], raw: bytes, shift: int) -> str:
-    """The base64 characters that depend on the secret alone when `shift` bytes stand before."""
-    text = encode(bytes(shift) + raw).decode().rstrip("=")
-    whole = (shift + len(raw)) * 8 // 6
-    return text[-(-shift * 8 // 6) : whole]
+    return {f for f in {*forms(secret), *escapes(secret)} if len(f) >= SHORTEST_SECRET}
 
 
 def _sub(pattern: re.Pattern[str], placeholder: str, text: str) -> str:
@@ -234,15 +185,4 @@ def _sub(pattern: re.Pattern[str], placeholder: str, text: str) -> str:
 
 
 def _decoded(match: re.Match[str]) -> str:
-    run = match[0].rstrip("=").replace("-", "+").replace("_", "/")
-    run = run[: len(run) - (len(run) % 4 == 1)]
-    try:
-        inner = base64.b64decode(run + "=" * (-len(run) % 4)).decode("latin-1")
-    except binascii.Error:
-        return match[0]
-    found = any(
-        pattern.search(inner)
-        for needed, pattern, _ in SHAPES
-        if any(word in inner for word in needed)
-    )
-    return "«base64»" if found else match[0]
+    return "«base64»" if holds_key(match[0], sure=False) else match[0]

@@ -17,7 +17,8 @@ import httpx2
 from pydantic_ai.models import Model as LibraryModel
 
 from cairn.core.messages import Record
-from cairn.models.endpoints import Endpoint
+from cairn.models.endpoints import NO_KEY, Endpoint
+from cairn.models.hiding import Hider, secrets_of
 
 CONNECT_S = 15.0
 POOL = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
@@ -72,11 +73,16 @@ class Address(Record):
 
 
 class Connection:
-    """The library's model for one loop, and the HTTP client it speaks through."""
+    """The library's model for one loop, and the HTTP client it speaks through.
 
-    __slots__ = ("http", "model")
+    `hide` takes out of a text what nobody may read there: the key, whole and in part.
+    """
+
+    __slots__ = ("hide", "http", "model")
 
     def __init__(self, address: Address) -> None:
+        key = "" if address.key == NO_KEY else address.key
+        self.hide = Hider(secrets_of(key, address.headers)).text
         timeout = httpx2.Timeout(address.stall_s, connect=min(CONNECT_S, address.stall_s))
         self.http = httpx2.AsyncClient(
             timeout=timeout,
@@ -109,7 +115,11 @@ def _openai_client(address: Address, http: httpx2.AsyncClient) -> Any:
     from openai import AsyncOpenAI
 
     return AsyncOpenAI(
-        base_url=address.base_url, api_key=address.key, max_retries=0, http_client=http
+        base_url=address.base_url,
+        api_key=address.key,
+        timeout=http.timeout,  # else it takes a usual one for none given, and waits
+        max_retries=0,
+        http_client=http,
     )
 
 
@@ -155,7 +165,11 @@ def _messages(address: Address, http: httpx2.AsyncClient) -> LibraryModel[Any]:
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
     client = AsyncAnthropic(
-        base_url=address.base_url, api_key=address.key, max_retries=0, http_client=http
+        base_url=address.base_url,
+        api_key=address.key,
+        timeout=http.timeout,
+        max_retries=0,
+        http_client=http,
     )
     return AnthropicModel(address.model, provider=AnthropicProvider(anthropic_client=client))
 
@@ -169,7 +183,7 @@ def _gemini(address: Address, http: httpx2.AsyncClient) -> LibraryModel[Any]:
     trusted = {"verify": _trusted(), "ssl": _trusted()}  # for clients it makes and never uses
     options = HttpOptions(
         base_url=address.base_url,
-        timeout=int(address.stall_s * 1000),
+        timeout=max(1, int(address.stall_s * 1000)),  # 0 would be none at all
         httpx_async_client=http,
         client_args=trusted,
         async_client_args=trusted,

@@ -19,7 +19,7 @@ from pydantic_ai.models import Model as LibraryModel
 from cairn.errors import ErrorClass, ModelError
 from cairn.models.endpoints import Endpoint
 from cairn.models.wire.clients import Arrived, Connection, arrived
-from cairn.models.wire.faults import fault_of
+from cairn.models.wire.faults import fault_of, is_clean
 from cairn.models.wire.replies import reply_of
 from cairn.models.wire.requests import Prepared, prepare
 from cairn.ports import ModelReply, ModelRequest, OnDelta
@@ -48,6 +48,7 @@ class Exchange:
         finish_required: bool,
     ) -> None:
         self._model: LibraryModel[Any] = connection.model
+        self._hide = connection.hide
         self._endpoint = endpoint
         self._settings = settings
         self._streams = stream
@@ -74,25 +75,30 @@ class Exchange:
             raise
         except TimeoutError as error:
             said = f"{self._endpoint.provider}: no whole reply within {request.timeout_s:g} s"
-            request_id = self._arrived.request_id
-            raise ModelError(ErrorClass.TIMEOUT, said, request_id=request_id) from error
+            raise ModelError(ErrorClass.TIMEOUT, said, request_id=self._request_id) from error
         except Exception as error:  # whatever the library raises is told apart in one place
             headers = self._arrived.headers
-            fault = fault_of(error, self._endpoint.provider, headers, started=self._started)
+            fault = fault_of(
+                error, self._endpoint.provider, headers, started=self._started, hide=self._hide
+            )
             if fault is None:
                 raise
-            raise fault from error
+            raise fault from (error if is_clean(error, self._hide) else None)
         finally:
             arrived.reset(token)
             await self._arrived.close()
         return reply_of(
             response,
             self._endpoint.provider,
-            request_id=self._arrived.request_id,
+            request_id=self._request_id,
             first_token_us=self._first_us,
             max_output=request.max_output,
             finish_required=self._finish_required,
         )
+
+    @property
+    def _request_id(self) -> str:
+        return self._hide(self._arrived.request_id)
 
     async def _response(self, prepared: Prepared, on_delta: OnDelta | None) -> ModelResponse:
         messages, parameters = prepared.messages, prepared.parameters

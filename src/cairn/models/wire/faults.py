@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import httpx2
 from pydantic_ai import exceptions as lib
 
 from cairn.core.messages import clean
 from cairn.errors import ErrorClass, ModelError
-from cairn.models.classify import Signal, classify, signal_from_body
+from cairn.models.classify import LOOKED_AT, NOT_A_REPLY, Signal, classify, signal_from_body
 from cairn.models.retry_after import retry_after_s
 
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
@@ -35,12 +35,20 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
 )
 """Typed facts, the special before the general."""
 SHOWN = 600
-_NOT_SO = "not with a reply of this format; is the address right?"
+CAUSES = 20
+"""Errors behind an error that are looked at."""
+LONGEST_WORDS = 50_000
+"""Characters of an error that are looked through for keys."""
 _PAGES = frozenset({"text/html", "application/xhtml+xml"})
 
 
 def fault_of(
-    error: Exception, provider: str, headers: Mapping[str, str], *, started: bool
+    error: Exception,
+    provider: str,
+    headers: Mapping[str, str],
+    *,
+    started: bool,
+    hide: Callable[[str], str] = str,
 ) -> ModelError | None:
     """What failed, as the ladder knows it; None for a fault of our own, before anything was sent.
 
@@ -50,20 +58,43 @@ def fault_of(
         headers: Of the response, if there was one.
         started: Whether a part of a reply had already arrived. That it had begun to is also told
             by the headers: of a stream, or of a body that never came whole.
+        hide: Takes keys out of a text: providers repeat those they refuse.
     """
     if isinstance(error, lib.UserError | NotImplementedError):
         said = f"{provider} cannot be asked like this: {error}"
-        return ModelError(ErrorClass.INVALID_REQUEST, clean(said)[:SHOWN])
+        return ModelError(ErrorClass.INVALID_REQUEST, _shown(said, hide))
     kind = next((name for cls, name in _KINDS if isinstance(error, cls)), "")
     if not kind and not isinstance(error, lib.ModelAPIError):
         if not headers:
             return None
         kind = "bad_reply"  # the library stumbled over what came back
-    return _of_provider(error, kind, provider, headers, started=started)
+    return _of_provider(error, kind, provider, headers, started=started, hide=hide)
+
+
+def is_clean(error: BaseException | None, hide: Callable[[str], str]) -> bool:
+    """Whether an error and those behind it can be shown whole: no key is in their words."""
+    for _ in range(CAUSES):
+        if error is None:
+            break
+        words = f"{error} {error!r}"
+        if len(words) > LONGEST_WORDS or hide(words) != words:
+            return False
+        error = error.__cause__ or error.__context__
+    return True
+
+
+def _shown(said: str, hide: Callable[[str], str]) -> str:
+    return clean(hide(said[:LOOKED_AT]))[:SHOWN]
 
 
 def _of_provider(
-    error: Exception, kind: str, provider: str, headers: Mapping[str, str], *, started: bool
+    error: Exception,
+    kind: str,
+    provider: str,
+    headers: Mapping[str, str],
+    *,
+    started: bool,
+    hide: Callable[[str], str],
 ) -> ModelError:
     status: int | None = None
     known = {**headers}
@@ -86,13 +117,13 @@ def _of_provider(
     if page := _no_reply(status, known):
         said = page
     elif kind == "bad_reply" and not started and _is_plain(status, known):
-        said = f"answered with text/plain, {_NOT_SO} ({said})"
+        said = f"answered with text/plain, {NOT_A_REPLY} ({said})"
     return ModelError(
         classify(signal),
-        clean(f"{provider}: {said}")[:SHOWN],
+        _shown(f"{provider}: {said}", hide),
         retry_after_s=retry_after_s(known, body, time.time()),
         status=None if in_stream else status,
-        request_id=known.get("x-request-id") or known.get("request-id") or "",
+        request_id=hide(known.get("x-request-id") or known.get("request-id") or ""),
     )
 
 
@@ -100,7 +131,7 @@ def _no_reply(status: int | None, headers: Mapping[str, str]) -> str:
     """What is said of a success with a page in it: whoever answered is no provider."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if (status is None or status < 300) and kind in _PAGES:
-        return f"answered with {kind}, {_NOT_SO}"
+        return f"answered with {kind}, {NOT_A_REPLY}"
     return ""
 
 

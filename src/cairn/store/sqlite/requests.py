@@ -11,19 +11,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
+from cairn.core.budgets import Cap, counted_alike
 from cairn.core.codec import GENESIS
 from cairn.core.commands import Command
-from cairn.core.events import Entry
+from cairn.core.events import BudgetsSet, Entry
 from cairn.core.evolve import fold
 from cairn.core.index import Index, index_of
+from cairn.core.spending import spending_of
 from cairn.core.state import RunState
 from cairn.errors import Fenced, Moved, SessionBusy, UnknownRun
-from cairn.ports import Claim, NewRun, RunInfo
-from cairn.store.sqlite.journal import Salts, asks_to_cancel, entries_of, hash_at, prepare
+from cairn.ports import Beside, Claim, NewRun, RunInfo
+from cairn.store.sqlite.journal import (
+    Prepared,
+    Salts,
+    asks_to_cancel,
+    entries_of,
+    hash_at,
+    prepare,
+)
 from cairn.store.sqlite.lines import Line, info_of
 from cairn.store.sqlite.pruning import remove
+from cairn.store.sqlite.spending import uncounted, wrong_counters
 from cairn.store.sqlite.transaction import Transaction
 from cairn.store.submission import respond, session_moved
+
+STORE = "store"
+"""The journal of facts that belong to no run."""
 
 
 class Request(ABC):
@@ -56,7 +69,17 @@ class Request(ABC):
 class Append(Request):
     """The owner's write."""
 
-    __slots__ = ("cancel", "epoch", "index", "prepared", "release", "run")
+    __slots__ = (
+        "beside",
+        "cancel",
+        "epoch",
+        "facts",
+        "index",
+        "prepared",
+        "release",
+        "run",
+        "spending",
+    )
 
     def __init__(
         self,
@@ -67,12 +90,16 @@ class Append(Request):
         salts: Salts,
         *,
         release: bool,
+        beside: Beside | None = None,
     ) -> None:
         super().__init__()
         self.run = run
         self.epoch = epoch
+        self.beside = beside
+        self.facts = prepare(STORE, beside.entries, salts) if beside is not None else []
         self.prepared = prepare(run, entries, salts)
         self.cancel = asks_to_cancel(entries)
+        self.spending = spending_of(entries)
         self.index = index
         self.release = release
 
@@ -85,7 +112,13 @@ class Append(Request):
             raise Fenced(f"run {self.run!r} was claimed by another owner since")
         if prepared and prepared[0].seq != line.head + 1:
             raise Moved(f"run {self.run!r} is at event {line.head}")
+        if self.beside is not None:
+            _check_store(tx, self.beside.head, self.facts)
+        if self.spending and tx.spending.stands:
+            tx.spending.charge(line, self.spending)
         tx.extend(line, prepared)
+        if self.facts:
+            tx.extend(tx.line(STORE), self.facts)
         if self.cancel:
             line.cancel = 1
             line.indexed = True
@@ -93,6 +126,28 @@ class Append(Request):
             tx.reindex(line, self.index)
         if self.release:
             tx.lease(line, None)
+
+
+class Keep(Request):
+    """Facts that belong to no run."""
+
+    __slots__ = ("head", "prepared")
+
+    def __init__(self, head: int, entries: Sequence[Entry], salts: Salts) -> None:
+        super().__init__()
+        self.head = head
+        self.prepared = prepare(STORE, entries, salts)
+
+    def apply(self, tx: Transaction) -> None:
+        _check_store(tx, self.head, self.prepared)
+        tx.extend(tx.line(STORE), self.prepared)
+
+
+def _check_store(tx: Transaction, head: int, prepared: Sequence[Prepared]) -> None:
+    """Refuse what was decided at another head of the journal `store`."""
+    line = tx.line(STORE)
+    if line.head != head or (prepared and prepared[0].seq != head + 1):
+        raise Moved(f"the journal {STORE!r} is at event {line.head}")
 
 
 class Create(Request):
@@ -251,17 +306,72 @@ class Submit(Request):
 class Remove(Request):
     """Prune these runs, given as id and head, unless they changed since they were chosen."""
 
-    __slots__ = ("chosen", "now", "salts")
+    __slots__ = ("before", "chosen", "now", "salts")
 
-    def __init__(self, chosen: Sequence[tuple[str, int]], now: int, salts: Salts) -> None:
+    def __init__(
+        self, chosen: Sequence[tuple[str, int]], before: int, now: int, salts: Salts
+    ) -> None:
         super().__init__()
         self.chosen = chosen
+        self.before = before
         self.now = now
         self.salts = salts
 
     def apply(self, tx: Transaction) -> list[str]:
         tx.flush()
+        tx.spending.thin(self.before, self.now)
         return remove(tx, self.chosen, self.now, self.salts)
+
+
+class SetBudgets(Request):
+    """Let these budgets stand, and count for them."""
+
+    __slots__ = ("actor", "caps", "now", "salts")
+
+    def __init__(self, caps: Sequence[Cap], now: int, actor: str, salts: Salts) -> None:
+        super().__init__()
+        self.caps = tuple(caps)
+        self.now = now
+        self.actor = actor
+        self.salts = salts
+
+    def apply(self, tx: Transaction) -> bool:
+        tx.flush()
+        spending = tx.spending
+        same = spending.caps == self.caps and not spending.fault
+        if same and not uncounted(tx.connection):
+            return False
+        alike = counted_alike(spending.caps, self.caps)
+        counted = spending.counted(self.caps, self.now, alike)
+        if not same:
+            store = tx.line(STORE)
+            fact = BudgetsSet(budgets=self.caps, by=self.actor)
+            entry = Entry(seq=store.head + 1, at=max(self.now, store.updated_at), event=fact)
+            tx.extend(store, prepare(STORE, (entry,), self.salts))
+            tx.flush()
+            spending.look()
+        spending.adopt(counted)
+        return True
+
+
+class Recount(Request):
+    """Count anew what was spent."""
+
+    __slots__ = ("now",)
+
+    def __init__(self, now: int) -> None:
+        super().__init__()
+        self.now = now
+
+    def apply(self, tx: Transaction) -> list[str]:
+        tx.flush()
+        spending = tx.spending
+        caps = spending.caps
+        counted = spending.counted(caps, self.now, counted_alike(caps, caps))
+        wrong = wrong_counters(tx.connection, self.now)
+        missed = uncounted(tx.connection)
+        spending.adopt(counted)
+        return [*wrong, *([missed] if missed else [])]
 
 
 def _is_alive(tx: Transaction, token: str) -> bool:

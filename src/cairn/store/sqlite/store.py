@@ -12,21 +12,31 @@ from typing import Literal, TypeVar, cast
 
 import apsw
 
+from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import Row
 from cairn.core.commands import Command
 from cairn.core.events import Entry
 from cairn.core.index import Index, Pending
 from cairn.core.state import RunState
 from cairn.errors import ConfigError, StoreClosed, UnsupportedStore
-from cairn.ports import Claim, NewRun, RunFilter, RunInfo
-from cairn.store.sqlite import backup, journal, owners, pruning, queries
+from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo
+from cairn.store.sqlite import backup, journal, owners, pruning, queries, spending
 from cairn.store.sqlite.connection import Settings, abandon, open_writer
 from cairn.store.sqlite.faults import translate
 from cairn.store.sqlite.journal import Salts
 from cairn.store.sqlite.lines import pending_of_all
 from cairn.store.sqlite.owners import Owners
 from cairn.store.sqlite.readers import Readers
-from cairn.store.sqlite.requests import Append, Create, Remove, Submit, Take
+from cairn.store.sqlite.requests import (
+    Append,
+    Create,
+    Keep,
+    Recount,
+    Remove,
+    SetBudgets,
+    Submit,
+    Take,
+)
 from cairn.store.sqlite.watch import Watch
 from cairn.store.sqlite.writer import Writer
 
@@ -92,11 +102,17 @@ class SqliteStore:
         index: Index | None,
         *,
         release: bool = False,
+        beside: Beside | None = None,
     ) -> None:
         """See `Store.append`."""
         self._check_open()
-        request = Append(run, epoch, entries, index, self._salts, release=release)
+        request = Append(run, epoch, entries, index, self._salts, release=release, beside=beside)
         await self._writer.ask(request)
+
+    async def keep(self, head: int, entries: Sequence[Entry]) -> None:
+        """See `Store.keep`."""
+        self._check_open()
+        await self._writer.ask(Keep(head, entries, self._salts))
 
     async def submit(
         self, run: str, seen: RunState, command: Command, now: int, actor: str = ""
@@ -107,7 +123,21 @@ class SqliteStore:
         request = Submit(run, seen, command, now, actor, self._salts)
         return cast("tuple[RunState, Entry | None]", await self._writer.ask(request))
 
+    async def set_budgets(self, caps: Sequence[Cap], now: int, actor: str = "") -> bool:
+        """See `Store.set_budgets`."""
+        self._check_open()
+        return cast("bool", await self._writer.ask(SetBudgets(caps, now, actor, self._salts)))
+
+    async def recount(self, now: int) -> list[str]:
+        """See `Store.recount`."""
+        self._check_open()
+        return cast("list[str]", await self._writer.ask(Recount(now)))
+
     # ------------------------------------------------------------ reading
+
+    async def budgets(self, now: int) -> list[Standing]:
+        """See `Store.budgets`."""
+        return await self._read(lambda c: spending.standings(c, now))
 
     async def info(self, run: str) -> RunInfo:
         """See `Store.info`."""
@@ -177,9 +207,9 @@ class SqliteStore:
         if dry_run:
             return [run for run, _ in chosen]
         removed: list[str] = []
-        for at in range(0, len(chosen), pruning.RUNS_AT_ONCE):
+        for at in range(0, max(len(chosen), 1), pruning.RUNS_AT_ONCE):
             part = chosen[at : at + pruning.RUNS_AT_ONCE]
-            request = Remove(part, time.time_ns() // 1000, self._salts)
+            request = Remove(part, before, time.time_ns() // 1000, self._salts)
             removed += cast("list[str]", await self._writer.ask(request))
         for run in removed:
             self._owners.forget_calls(run)

@@ -18,6 +18,7 @@ from cairn.store.sqlite.connection import has_moved
 from cairn.store.sqlite.journal import Prepared, first_id
 from cairn.store.sqlite.lines import Line, find_line, pending_of_run, unknown
 from cairn.store.sqlite.owners import Owners
+from cairn.store.sqlite.spending import Spending
 
 LINES_KEPT = 4096
 _CHUNKS = (16, 8, 4, 2, 1)
@@ -47,7 +48,7 @@ def _update(columns: Sequence[str]) -> dict[int, str]:
     return statements
 
 
-_PLAIN = ("head", "hash", "updated_at", "steps", "tokens", "micro_usd")
+_PLAIN = ("head", "counted", "hash", "updated_at", "steps", "tokens", "micro_usd")
 _INDEXED = ("epoch", "owner", "status", "waits", "wake_at", "cancel", "due")
 _UPDATE_PLAIN = _update(_PLAIN)
 _UPDATE_ALL = _update(_PLAIN + _INDEXED)
@@ -67,6 +68,7 @@ class Transaction:
     def __init__(self, connection: apsw.Connection, owners: Owners) -> None:
         self.connection = connection
         self.owners = owners
+        self.spending = Spending(connection, self.flush)
         self.driven: set[str] = set()
         """Runs this process has claimed and not released."""
         self._lines: dict[str, Line] = {}
@@ -89,9 +91,11 @@ class Transaction:
         if has_moved(self.connection):
             raise apsw.CantOpenError("the file was removed, or another was put in its place")
         version = self.connection.execute("PRAGMA data_version").get
-        if version != self._version:
+        news = version != self._version
+        if news:
             self._lines.clear()
             self._version = version
+        self.spending.begin(news=news)
 
     def commit(self) -> list[Line]:
         """Write and commit; returns the lines that changed."""
@@ -110,6 +114,8 @@ class Transaction:
 
     def roll_back(self) -> None:
         """Nothing of it happened; nothing of it is remembered."""
+        self._version = -1
+        self.spending.forget()
         self._lines.clear()
         self._touched.clear()
         self._dirty.clear()
@@ -225,11 +231,12 @@ class Transaction:
             self._rows = []
         if self._dirty:
             self._flush_lines()
+        self.spending.flush()
 
     def _flush_lines(self) -> None:
         plain, indexed = [], []
         for line in self._dirty.values():
-            values = [line.head, line.hash, line.updated_at]
+            values = [line.head, line.head, line.hash, line.updated_at]
             values += (line.steps, line.tokens, line.micro_usd)
             guard = (line.no, line.base_head, line.base_epoch)
             if line.indexed:

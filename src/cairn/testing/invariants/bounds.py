@@ -128,6 +128,7 @@ class RunBook:
             "limits",
             f"{reserved.micro_usd} micro-USD reserved of {left}",
         )
+        case.expect(not self.calls.taken, "legal", "the model is asked and a person has the run")
         if event.attempt == 1:
             self.steps += 1
             most = limits.errors_in_row
@@ -151,6 +152,17 @@ class RunBook:
     def replied(self, entry: ev.Entry, event: ev.ModelCompleted) -> None:
         self._charge(event.usage)
         self.answer = 0 if self.calls.turn else entry.seq
+
+    def turn_taken(self, entry: ev.Entry, event: ev.TakeoverTurn) -> None:
+        self.case.expect(self.request is None, "intent", "a person's turn while a request is open")
+        self.case.expect(not self.queued, "input", "a person's turn before an unread message")
+        self.steps += 1
+        self.retry_at = 0
+        self.answer = 0 if self.calls.turn else entry.seq
+
+    def handed_back(self, entry: ev.Entry, event: ev.TakeoverEnded) -> None:
+        if event.note:
+            self.queued.add(entry.seq)
 
     def request_failed(self, entry: ev.Entry, event: ev.ModelFailed) -> None:
         if event.lost and self.request is not None:
@@ -229,6 +241,8 @@ HANDLERS: dict[type[ev.Event], Any] = {
     ev.ModelRequested: RunBook.requested,
     ev.ModelCompleted: RunBook.replied,
     ev.ModelFailed: RunBook.request_failed,
+    ev.TakeoverTurn: RunBook.turn_taken,
+    ev.TakeoverEnded: RunBook.handed_back,
     ev.ModelRejected: RunBook.rejected,
     ev.StepStarted: RunBook.step_started,
     ev.StepCompleted: RunBook.step_ended,

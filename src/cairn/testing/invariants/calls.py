@@ -9,10 +9,13 @@ from cairn.core import events as ev
 from cairn.core.gate import call_digest
 from cairn.core.messages import CallPart
 from cairn.core.rules import Problem, Rules, ToolSpec
+from cairn.core.terms import ApprovalTerms
 from cairn.errors import ErrorClass
 from cairn.testing.invariants.case import Case
 
 REPEATABLE = {"repeat", "keyed"}
+LEADING = (ev.InputQueued, ev.InputAnswered, ev.PlanUpdated, ev.ToolEdited, ev.TakeoverTurn)
+"""Facts by which a person leads to what a run does next."""
 
 
 @dataclass
@@ -56,6 +59,10 @@ class CallBook:
         self.case = case
         self.calls: dict[str, Seen] = {}
         self.turn: list[str] = []
+        self.used: dict[int, str] = {}
+        self.voices: set[str] = set()
+        self.terms: dict[int, tuple[ApprovalTerms | None, frozenset[str]]] = {}
+        self.taken = ""
         self.starts = 0
         self.errors = 0
 
@@ -66,6 +73,10 @@ class CallBook:
 
     def see(self, entry: ev.Entry) -> None:
         """Take one event in."""
+        if isinstance(entry.event, ev.RunCreated):
+            self.voices = {entry.event.principal.id}
+        elif isinstance(entry.event, LEADING) and entry.actor:
+            self.voices.add(entry.actor)
         handler = HANDLERS.get(type(entry.event))
         if handler is not None:
             handler(self, entry, entry.event)
@@ -95,7 +106,7 @@ class CallBook:
 
     # ---------------------------------------------------------------- from request to start
 
-    def replied(self, entry: ev.Entry, event: ev.ModelCompleted) -> None:
+    def replied(self, entry: ev.Entry, event: ev.ModelCompleted | ev.TakeoverTurn) -> None:
         parts = [p for p in event.parts if isinstance(p, CallPart)]
         case = self.case
         most = case.limits.calls_per_reply
@@ -153,11 +164,12 @@ class CallBook:
             case.expect(declared, "verdict", f"{call.id} is not started as {tool} is declared")
             checked = spec.check(call.arguments)
             case.expect(not isinstance(checked, Problem), "verdict", f"{call.id} has bad arguments")
-            decision = case.rules.policy.judge(
-                spec.name, spec.effect, {} if isinstance(checked, Problem) else checked
-            ).decision
-            case.expect(decision != "deny", "verdict", f"{call.id} is denied and starts")
-            needs = needs or decision == "ask"
+            if getattr(case.rules.policy, "plain", True):  # rules also go by what is not seen here
+                decision = case.rules.policy.judge(
+                    spec.name, spec.effect, {} if isinstance(checked, Problem) else checked
+                ).decision
+                case.expect(decision != "deny", "verdict", f"{call.id} is denied and starts")
+                needs = needs or decision == "ask"
         case.expect(
             case.kind != "query" or event.effect == "read",
             "verdict",
@@ -170,6 +182,10 @@ class CallBook:
         )
         if not needs:
             return
+        if event.rule.startswith("grant "):
+            harmless = event.effect != "dangerous"
+            case.expect(harmless, "approval", f"{call.id} is dangerous and starts by {event.rule}")
+            return
         granted = call.granted and event.rule == f"approval {call.asked}"
         case.expect(
             granted, "approval", f"{call.id} ({event.effect}) starts by {event.rule!r} unapproved"
@@ -180,6 +196,8 @@ class CallBook:
             f"{call.id} starts on approval {call.asked}, which has expired",
         )
         call.used = True
+        user = self.used.setdefault(call.asked, call.id)
+        case.expect(user == call.id, "approval", f"{call.id} starts on the approval of {user}")
 
     # ---------------------------------------------------------------- outcomes
 
@@ -263,7 +281,19 @@ class CallBook:
         call, case = self._call(event.call), self.case
         begun = call.attempts or call.over
         case.expect(not begun, "approval", f"{call.id} has begun and its arguments are changed")
-        call.arguments, call.asked, call.granted, call.used = event.arguments, 0, False, False
+        self._changed(call, event.arguments)
+
+    def redirected(self, entry: ev.Entry, event: ev.ToolRedirected) -> None:
+        call, case = self._call(event.call), self.case
+        begun = call.attempts or call.over
+        case.expect(not begun, "verdict", f"{call.id} has begun and is redirected")
+        case.expect(event.rule, "verdict", f"call {call.id} is redirected without a rule")
+        call.tool = event.tool
+        self._changed(call, event.arguments)
+
+    def _changed(self, call: Seen, arguments: str) -> None:
+        """Nothing that was said of it before holds, and it overlaps nothing written before it."""
+        call.arguments, call.asked, call.granted, call.used = arguments, 0, False, False
         before: list[str] = []
         passed = False
         for other in (self.calls[c] for c in self.turn):
@@ -280,12 +310,26 @@ class CallBook:
         case.expect(not (call.over or call.open), "approval", f"{call.id} needs none any more")
         case.expect(case.approvals == "ask", "approval", "the run asks nobody, and asks")
         case.expect(
-            event.digest == call_digest(call.tool, call.arguments),
+            event.digest == call_digest(call.tool, call.arguments, event.files),
             "approval",
             f"request {event.n} is not bound to {call.id} as it is",
         )
         call.asked, call.expires_at = event.n, event.expires_at
         call.granted = call.used = False
+        self.terms[event.n] = (event.terms, frozenset(self.voices))
+
+    def _may_decide(self, entry: ev.Entry, event: ev.ApprovalGranted | ev.ApprovalDenied) -> None:
+        """Whether who decided has the roles that were asked for, and led to nothing."""
+        terms, led = self.terms.get(event.n, (None, frozenset()))
+        if terms is None:
+            return
+        who, case = entry.actor, self.case
+        for needed in terms.needed:
+            fits = bool(who) and not set(needed).isdisjoint(event.roles)
+            case.expect(fits, "approval", f"{who or 'nobody'} decides {event.n} without a role")
+        if terms.other_person:
+            fits = bool(who) and who not in led
+            case.expect(fits, "approval", f"{who or 'nobody'} decides {event.n} and led to it")
 
     def _of(self, n: int) -> Seen | None:
         return next((c for c in reversed(self.calls.values()) if c.asked == n), None)
@@ -299,7 +343,47 @@ class CallBook:
         case.expect(
             entry.at < call.expires_at, "approval", f"request {event.n} is granted too late"
         )
+        self._may_decide(entry, event)
+        if event.arguments:
+            begun = call.attempts or call.over
+            case.expect(not begun, "approval", f"{call.id} has begun and is approved otherwise")
+            case.expect(
+                event.digest == call_digest(call.tool, event.arguments, event.files),
+                "approval",
+                f"request {event.n} is granted for something else than it says",
+            )
+            self._changed(call, event.arguments)
+            call.asked = event.n
         call.granted = True
+
+    def voided(self, entry: ev.Entry, event: ev.ApprovalVoided) -> None:
+        call, case = self._of(event.n), self.case
+        if call is None or not call.granted or call.open or call.over:
+            case.say("approval", f"request {event.n} is not in force and is void")
+            return
+        call.asked, call.granted, call.used = 0, False, False
+
+    # ---------------------------------------------------------------- in the agent's place
+
+    def begun(self, entry: ev.Entry, event: ev.TakeoverBegun) -> None:
+        self.case.expect(entry.actor, "legal", "nobody in particular takes the run over")
+        self.taken = entry.actor
+
+    def turn_taken(self, entry: ev.Entry, event: ev.TakeoverTurn) -> None:
+        theirs = bool(self.taken) and entry.actor == self.taken
+        self.case.expect(theirs, "legal", f"{entry.actor or 'nobody'} makes a turn of another")
+        self.replied(entry, event)
+
+    def by_hand(self, entry: ev.Entry, event: ev.TakeoverResult) -> None:
+        call, case = self._call(event.call), self.case
+        theirs = bool(self.taken) and entry.actor == self.taken
+        case.expect(theirs, "legal", f"{entry.actor or 'nobody'} acts in another's place")
+        case.expect(not call.attempts, "once", f"{call.id} was started and is done by hand")
+        self._close(call, ok=True)
+
+    def handed_back(self, entry: ev.Entry, event: ev.TakeoverEnded) -> None:
+        self.taken = ""
+        self.errors = 0
 
     def refused(self, entry: ev.Entry, event: ev.ApprovalDenied | ev.ApprovalExpired) -> None:
         call, case = self._of(event.n), self.case
@@ -307,6 +391,8 @@ class CallBook:
             case.say("approval", f"request {event.n} was never made and is refused")
             return
         case.expect(not call.open, "approval", f"{call.id} is at work and is refused")
+        if isinstance(event, ev.ApprovalDenied):
+            self._may_decide(entry, event)
         if isinstance(event, ev.ApprovalExpired):
             case.expect(
                 entry.at >= call.expires_at, "approval", f"request {event.n} expires too early"
@@ -323,8 +409,16 @@ class CallBook:
         if call is not None:
             self._close(call, ok=True)
 
+    def forked(self, entry: ev.Entry, event: ev.RunForked) -> None:
+        self.taken = ""
+        for call in self.calls.values():
+            begun = call.doubt and call.recovery != "probe"  # and is repeated under its own key
+            if event.grants == "void" and call.granted and not begun:
+                call.asked, call.granted, call.used = 0, False, False
+
 
 HANDLERS: dict[type[ev.Event], Any] = {
+    ev.RunForked: CallBook.forked,
     ev.ModelCompleted: CallBook.replied,
     ev.ToolStarted: CallBook.started,
     ev.ToolCompleted: CallBook.completed,
@@ -335,8 +429,14 @@ HANDLERS: dict[type[ev.Event], Any] = {
     ev.ToolLate: CallBook.late,
     ev.TakeoverRequested: CallBook.takeover,
     ev.ToolEdited: CallBook.edited,
+    ev.ToolRedirected: CallBook.redirected,
     ev.ApprovalRequested: CallBook.asked,
     ev.ApprovalGranted: CallBook.granted,
+    ev.ApprovalVoided: CallBook.voided,
+    ev.TakeoverBegun: CallBook.begun,
+    ev.TakeoverTurn: CallBook.turn_taken,
+    ev.TakeoverResult: CallBook.by_hand,
+    ev.TakeoverEnded: CallBook.handed_back,
     ev.ApprovalDenied: CallBook.refused,
     ev.ApprovalExpired: CallBook.refused,
     ev.InputRequested: CallBook.questioned,

@@ -24,29 +24,36 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the work")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after this time")
     parser.add_argument("--shrink", action="store_true", help="make failing seeds short")
+    parser.add_argument(
+        "--theme",
+        choices=("", "approvals"),
+        default="",
+        help="approvals: worlds full of decisions, expiries, grants and takeovers",
+    )
     given = parser.parse_args(arguments)
     seeds = given.seeds or (0 if given.minutes else 100)
     figures = None
-    parts = campaign(seeds, given.first, given.store, given.jobs, given.minutes * 60)
+    parts = campaign(seeds, given.first, given.store, given.jobs, given.minutes * 60, given.theme)
     for figures in parts:  # noqa: B007 - the last one is told
         pass
     if figures is None:
         return 0
     _say(str(figures))
     for failure in figures.failures[:SHOWN]:
-        _tell(failure, short=given.shrink)
+        _tell(failure, given.theme, short=given.shrink)
     return 1 if figures.failures else 0
 
 
-def _tell(failure: Failure, *, short: bool) -> None:
+def _tell(failure: Failure, theme: str, *, short: bool) -> None:
     _say(f"\nseed {failure.seed} ({failure.store}):")
     for line in failure.violations[:SHOWN]:
         _say(f"  {line}")
     if short:
-        shrunk = shrink(Simulation(seed=failure.seed, store=failure.store))
+        shrunk = shrink(Simulation(seed=failure.seed, store=failure.store, theme=theme))
         _say(f"\n# the shortest of {shrunk.tried} stories tried\n{as_test(shrunk)}")
     else:
-        _say(f"  again, and shorter: --from {failure.seed} --seeds 1 --shrink")
+        of = f" --theme {theme}" if theme else ""
+        _say(f"  again, and shorter: --from {failure.seed} --seeds 1 --shrink{of}")
 
 
 def _say(line: str) -> None:

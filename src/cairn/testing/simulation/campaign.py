@@ -87,7 +87,7 @@ def kind_of(seed: int, store: str) -> StoreKind:
     return "sqlite" if store == "sqlite" else "memory"
 
 
-def simulate_some(seeds: range, store: str) -> Figures:
+def simulate_some(seeds: range, store: str, theme: str = "") -> Figures:
     """Several seeds, one after the other, in this process."""
     rules()
     collecting = gc.isenabled()
@@ -96,7 +96,7 @@ def simulate_some(seeds: range, store: str) -> Figures:
     begun = time.process_time()
     try:
         for n, seed in enumerate(seeds):
-            figures = figures.plus(_one(seed, kind_of(seed, store)))
+            figures = figures.plus(_one(seed, kind_of(seed, store), theme))
             if n % COLLECT == 0:
                 gc.collect()
     finally:
@@ -105,8 +105,8 @@ def simulate_some(seeds: range, store: str) -> Figures:
     return figures.plus(Figures(cpu_s=time.process_time() - begun))
 
 
-def _one(seed: int, store: StoreKind) -> Figures:
-    outcome = Simulation(seed=seed, store=store).run()
+def _one(seed: int, store: StoreKind, theme: str) -> Figures:
+    outcome = Simulation(seed=seed, store=store, theme=theme).run()
     failed = Failure(seed=seed, store=store, violations=tuple(map(str, outcome.violations)))
     return Figures(
         seeds=1,
@@ -120,7 +120,12 @@ def _one(seed: int, store: StoreKind) -> Figures:
 
 
 def campaign(
-    seeds: int, first: int = 0, store: str = "memory", jobs: int = 1, seconds: float = 0.0
+    seeds: int,
+    first: int = 0,
+    store: str = "memory",
+    jobs: int = 1,
+    seconds: float = 0.0,
+    theme: str = "",
 ) -> Iterator[Figures]:
     """The figures so far, again and again, until all seeds are done or the time is up.
 
@@ -130,10 +135,11 @@ def campaign(
         store: `memory`, `sqlite`, or `both`: one in twenty in a file.
         jobs: How many processes share the work.
         seconds: When to stop; 0 for not before all are done.
+        theme: What the worlds are about; see `Simulation`.
     """
     begun = time.perf_counter()
     total = Figures()
-    for part in _parts(seeds, first, store, jobs):
+    for part in _parts(seeds, first, store, jobs, theme):
         elapsed = time.perf_counter() - begun
         total = total.plus(part)
         total = total.plus(Figures(seconds=elapsed))
@@ -142,10 +148,10 @@ def campaign(
             return
 
 
-def _parts(seeds: int, first: int, store: str, jobs: int) -> Iterator[Figures]:
+def _parts(seeds: int, first: int, store: str, jobs: int, theme: str) -> Iterator[Figures]:
     last = first + seeds if seeds else 1 << 62
     chunks = (range(at, min(at + CHUNK, last)) for at in range(first, last, CHUNK))
-    work = ((chunk, store) for chunk in chunks)
+    work = ((chunk, store, theme) for chunk in chunks)
     if jobs <= 1:
         for given in work:
             yield _star(given)
@@ -158,5 +164,5 @@ def _parts(seeds: int, first: int, store: str, jobs: int) -> Iterator[Figures]:
             waiting += [pool.apply_async(_star, (given,)) for given in islice(work, 1)]
 
 
-def _star(given: tuple[range, str]) -> Figures:
+def _star(given: tuple[range, str, str]) -> Figures:
     return simulate_some(*given)

@@ -14,6 +14,7 @@ from cairn.core.limits import Price, Usage
 from cairn.core.messages import Text
 from cairn.core.policy import Policy
 from cairn.core.rules import Rules
+from cairn.core.terms import ApprovalTerms
 from cairn.errors import ErrorClass, ModelError
 from cairn.ports import ModelReply, ModelRequest, OnDelta, ReplyCall
 from cairn.testing.simulation.loop import HERE
@@ -110,8 +111,8 @@ async def complete(answer: Answer) -> str | None:
 
 
 @cache
-def agents() -> tuple[Agent, ...]:
-    """The agents of every simulated world."""
+def agents(theme: str = "") -> tuple[Agent, ...]:
+    """The agents of every simulated world; one full of approvals has one more."""
     tools = [
         _tool("look", effect="read", retries=1),
         _tool("pay", effect="write", recovery="keyed", retries=1, conflict_key="n"),
@@ -138,13 +139,22 @@ def agents() -> tuple[Agent, ...]:
         on_loop="ask",
         repairs=2,
     )
-    return plain, careful
+    if theme != "approvals":
+        return plain, careful
+    guarded = Agent(
+        "guarded",
+        Player("first"),
+        tools=tools,
+        builtins=(),
+        approval=ApprovalTerms(roles=("lead",), other_person=True, expires_in=6.0),
+    )
+    return plain, careful, guarded
 
 
 @cache
 def rules() -> dict[str, Rules]:
     """By which rules the agents are driven."""
-    return {agent.name: prepare(agent, POLICY).rules for agent in agents()}
+    return {agent.name: prepare(agent, POLICY).rules for agent in agents("approvals")}
 
 
 async def misbehave(kind: str, draw: Any) -> ModelReply | None:

@@ -16,13 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import Row
 from cairn.core.commands import Command
 from cairn.core.events import Entry
 from cairn.core.index import Index, Pending
 from cairn.core.state import RunState
 from cairn.errors import CairnError
-from cairn.ports import Claim, NewRun, RunFilter, RunInfo, Store
+from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, Store
 from cairn.store.inmemory import InMemoryStore, Journals
 from cairn.store.sqlite import owners
 from cairn.store.sqlite.connection import Settings
@@ -202,9 +203,15 @@ class _Waited:
         index: Index | None,
         *,
         release: bool = False,
+        beside: Beside | None = None,
     ) -> None:
-        self._elsewhere.do(self.real.append(run, epoch, entries, index, release=release))
+        work = self.real.append(run, epoch, entries, index, release=release, beside=beside)
+        self._elsewhere.do(work)
         self._wrote(run, entries[-1].seq if entries else 0)
+
+    async def keep(self, head: int, entries: Sequence[Entry]) -> None:
+        self._elsewhere.do(self.real.keep(head, entries))
+        self._wrote("store", entries[-1].seq if entries else 0)
 
     async def submit(
         self, run: str, seen: RunState, command: Command, now: int, actor: str = ""
@@ -252,6 +259,15 @@ class _Waited:
 
     async def verify(self, run: str) -> int:
         return cast("int", await self._do(self.real.verify(run)))
+
+    async def set_budgets(self, caps: Sequence[Cap], now: int, actor: str = "") -> bool:
+        return cast("bool", await self._do(self.real.set_budgets(caps, now, actor)))
+
+    async def budgets(self, now: int) -> list[Standing]:
+        return cast("list[Standing]", await self._do(self.real.budgets(now)))
+
+    async def recount(self, now: int) -> list[str]:
+        return cast("list[str]", await self._do(self.real.recount(now)))
 
     async def runs(self, where: RunFilter) -> list[RunInfo]:
         return cast("list[RunInfo]", await self._do(self.real.runs(where)))

@@ -12,13 +12,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from cairn.core.commands import Queue, Resume
+from cairn.core.commands import HandBack, Queue, Resume
 from cairn.core.index import Pending
 from cairn.core.messages import Text
 from cairn.engine.client import Task
 from cairn.engine.load import load
 from cairn.errors import CairnError, SessionBusy, StoreError
 from cairn.ports import RunFilter, RunInfo
+from cairn.testing.simulation import deciding
 from cairn.testing.simulation.cast import agents
 from cairn.testing.simulation.world import World
 
@@ -54,6 +55,8 @@ LIMITS = {
     "running_s": 8,
 }
 """The narrow bounds that some runs get."""
+DECIDER = "cas"
+"""Who decides in the end: somebody who has led to nothing and may decide everything."""
 ROUNDS = 400
 """How often people look after the runs until they give up hope."""
 
@@ -70,6 +73,7 @@ class People:
         self.world = world
         self.chance = world.chance
         self.client = world.people.rt.client
+        self.clock = world.people.rt.host.clock
         self.made = 0
         self._wanted = [n for n in range(1, runs + 1) if only is None or n in only]
         self._unfinished: list[asyncio.Task[Any]] = []
@@ -88,7 +92,7 @@ class People:
     async def _start(self, run: str, session: str = "", spread: int = 0) -> None:
         chance, place = self.chance, f"task {run}"
         await asyncio.sleep(chance.draw(place) * spread)
-        agent = chance.pick(place, agents())
+        agent = chance.pick(place, agents(self.world.theme))
         limits = agent.limits
         if chance.incident(f"limits {run}", {"limits: narrow": 0.35}):
             names = chance.some(place, tuple(LIMITS), 2)
@@ -125,7 +129,8 @@ class People:
         for n in range(count):
             place = f"disturbance {n}"
             when = self.chance.draw(f"{place} when") * horizon
-            kind = self.chance.incident(place, DISTURBANCES)
+            kinds = deciding.DISTURBANCES if world.theme else DISTURBANCES
+            kind = self.chance.incident(place, kinds)
             if kind:
                 world.later(when, partial(self._happen, kind, place))
 
@@ -170,6 +175,9 @@ class People:
         if what.startswith("decide"):
             await self._decide(place, twice=what != "decide")
             return
+        if what in deciding.ACTS:
+            await deciding.act(self, what, place)
+            return
         runs = await self.client.runs(RunFilter())
         if what == "session message":
             self.made += 1
@@ -213,12 +221,21 @@ class People:
         await asyncio.gather(*both)
 
     async def _settle(self, pending: Pending, place: str) -> None:
+        if self.world.theme and pending.kind == "approval" and not self.chance.quiet:
+            await deciding.decide(self, pending, place)
+            return
         draw = self.chance.draw(place)
+        if pending.id.endswith("/takeover"):
+            run = pending.id.removesuffix("/takeover")
+            await self.client.submit(run, HandBack())
+            return
         match pending.kind:
             case "approval" if draw < 0.75:
-                await self.client.approve(pending.id, digest=pending.digest)
+                await self.client.approve(
+                    pending.id, actor=DECIDER, digest=pending.digest, roles=("lead",)
+                )
             case "approval":
-                await self.client.deny(pending.id, "not now")
+                await self.client.deny(pending.id, "not now", DECIDER, roles=("lead",))
             case "input":
                 await self.client.answer(pending.id, "the second one")
             case "takeover":
@@ -228,6 +245,11 @@ class People:
             case "in_doubt":
                 done = await self._happened(pending)
                 await self.client.resolve(pending.id, "happened" if done else "not_happened")
+
+    async def open_runs(self) -> list[str]:
+        """The runs that are not over."""
+        runs = await self.client.runs(RunFilter())
+        return [run.run for run in runs if run.status not in ENDED]
 
     async def _happened(self, pending: Pending) -> bool:
         """The truth about a call, as far as the world knows it by now."""

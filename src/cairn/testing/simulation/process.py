@@ -54,7 +54,7 @@ class Process(Place):
         self.store: Any = FaultyStore(self, world.disk.open())
         self.rt = Runtime(
             self.store,
-            agents=[] if is_people else agents(),
+            agents=[] if is_people else agents(world.theme),
             policy=POLICY,
             deps=self,
             clock=SimulatedClock(world),

@@ -127,6 +127,8 @@ def as_test(shrunk: Shrunk) -> str:
     ]
     if simulation.store != "memory":
         lines.append(f'        store="{simulation.store}",')
+    if simulation.theme:
+        lines.append(f'        theme="{simulation.theme}",')
     if simulation.keep is not None:
         names = [f'                "{name}",' for name in sorted(simulation.keep)]
         few = ["        keep=frozenset("]

@@ -89,6 +89,8 @@ class Simulation(Record):
         keep: The only incidents that may happen, by name; all by default.
         only: Numbers of the runs to hand over, from 1; all by default.
         turns: How many turns a run's script may have at most.
+        theme: `approvals` for a world in which nearly all is about approvals, grants and
+            takeovers; empty for one of everything.
     """
 
     seed: int
@@ -96,6 +98,7 @@ class Simulation(Record):
     keep: frozenset[str] | None = None
     only: frozenset[int] | None = None
     turns: int = 6
+    theme: str = ""
 
     def run(self) -> Outcome:
         """Live through it and examine what is left."""
@@ -107,7 +110,7 @@ class Simulation(Record):
         log = logging.getLogger("cairn")
         before, log.disabled = log.disabled, True  # what it says is in the journals
         try:
-            story = _Story(World(chance, loop, disk, self.turns), self.only)
+            story = _Story(World(chance, loop, disk, self.turns, self.theme), self.only)
             try:
                 loop.run(story.tell())
             except Stuck as error:
@@ -139,7 +142,8 @@ class _Story:
         for _ in range(world.wanted):
             world.spawn()
         horizon = 5 + chance.draw("horizon") * 60
-        people.lay_out(chance.between("disturbances", 0, 14), horizon)
+        many = chance.between("disturbances", 0, 14)
+        people.lay_out(many * 2 if world.theme else many, horizon)
         await world.loop.start(world.people, people.hand_over())
         await asyncio.sleep(horizon)
         settled = await people.heal()
@@ -188,6 +192,7 @@ class _Story:
         self.violations += check_effects(self.trace, witness.effects, RECOVERIES)
         self.violations += check_truth(own, witness.effects)
         self.violations += witness.found
+        self.violations += witness.grants.found
 
     def outcome(self, seed: int, seconds: float) -> Outcome:
         chance = self.world.chance

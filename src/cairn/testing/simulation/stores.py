@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import Row
 from cairn.core.commands import Command
 from cairn.core.events import Entry
 from cairn.core.index import Index, Pending
 from cairn.core.state import RunState
 from cairn.errors import StoreBusy, StoreClosed, StoreFailed
-from cairn.ports import Claim, NewRun, RunFilter, RunInfo, Store
+from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, Store
 
 if TYPE_CHECKING:
     from cairn.testing.simulation.process import Process
@@ -128,20 +129,33 @@ class FaultyStore:
         index: Index | None,
         *,
         release: bool = False,
+        beside: Beside | None = None,
     ) -> None:
         async def work() -> None:
-            await self.inner.append(run, epoch, entries, index, release=release)
+            await self.inner.append(run, epoch, entries, index, release=release, beside=beside)
             self._world.witness.wrote(run, epoch)
+            self._world.witness.grants.appended(run, entries, beside)
 
         await self._write("append", work)
         self._world.witness.acknowledged(run, entries)
 
+    async def keep(self, head: int, entries: Sequence[Entry]) -> None:
+        async def work() -> None:
+            await self.inner.keep(head, entries)
+            self._world.witness.grants.kept(entries)
+
+        await self._write("keep", work)
+
     async def submit(
         self, run: str, seen: RunState, command: Command, now: int, actor: str = ""
     ) -> tuple[RunState, Entry | None]:
-        state, entry = await self._write(
-            "submit", lambda: self.inner.submit(run, seen, command, now, actor)
-        )
+        async def work() -> tuple[RunState, Entry | None]:
+            state, entry = await self.inner.submit(run, seen, command, now, actor)
+            if entry is not None:
+                self._world.witness.grants.submitted(run, entry)
+            return state, entry
+
+        state, entry = await self._write("submit", work)
         if entry is not None:
             self._world.witness.acknowledged(run, (entry,))
         return state, entry
@@ -159,6 +173,15 @@ class FaultyStore:
 
     async def verify(self, run: str) -> int:
         return await self._read(lambda: self.inner.verify(run))
+
+    async def set_budgets(self, caps: Sequence[Cap], now: int, actor: str = "") -> bool:
+        return await self._write("set budgets", lambda: self.inner.set_budgets(caps, now, actor))
+
+    async def budgets(self, now: int) -> list[Standing]:
+        return await self._read(lambda: self.inner.budgets(now))
+
+    async def recount(self, now: int) -> list[str]:
+        return await self._write("recount", lambda: self.inner.recount(now))
 
     async def runs(self, where: RunFilter) -> list[RunInfo]:
         return await self._read(lambda: self.inner.runs(where))

@@ -16,7 +16,7 @@ from cairn.core.messages import Text
 from cairn.errors import NotDone, ToolError, Unsure
 from cairn.ports import ModelReply, ModelRequest, OnDelta, ReplyCall
 from cairn.testing.invariants import Acknowledged, Effect, Violation, fingerprint
-from cairn.testing.simulation import cast
+from cairn.testing.simulation import cast, deciding
 from cairn.testing.simulation.chance import Chance
 from cairn.testing.simulation.disks import Disk
 from cairn.testing.simulation.loop import VirtualLoop
@@ -75,6 +75,7 @@ class Witness:
     keys: set[tuple[str, str]] = field(default_factory=set)
     found: list[Violation] = field(default_factory=list)
     epochs: dict[str, int] = field(default_factory=dict)
+    grants: deciding.GrantBook = field(default_factory=deciding.GrantBook)
 
     def claimed(self, run: str, epoch: int) -> None:
         """Somebody was given the right to write."""
@@ -100,8 +101,11 @@ class Witness:
 class World:
     """One simulated world."""
 
-    def __init__(self, chance: Chance, loop: VirtualLoop, disk: Disk, turns: int = 6) -> None:
+    def __init__(
+        self, chance: Chance, loop: VirtualLoop, disk: Disk, turns: int = 6, theme: str = ""
+    ) -> None:
         self.chance = chance
+        self.theme = theme
         self.loop = loop
         self.disk = disk
         self.turns = turns
@@ -200,7 +204,7 @@ class World:
             return ModelReply(parts=(Text(f"done after {turn}"),), usage=cast.USED)
         calls: list[ReplyCall] = []
         for n in range(chance.between(place, 1, 4)):
-            tool = chance.pick(place, cast.KINDS)
+            tool = chance.pick(place, deciding.KINDS if self.theme else cast.KINDS)
             arguments = f'{{"n":{chance.between(place, 0, 3)}}}'
             if chance.draw(place) < 0.06:
                 tool, arguments = "ask_user", '{"question":"which one?"}'

@@ -1,0 +1,147 @@
+"""Approving a call with other arguments: the form made of its tool's schema, and the decision."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from cairn.cli import exits
+from cairn.cli.place import Place, open_app, with_store
+from cairn.cli.plain import visible_line
+from cairn.cli.say import complain, print_line
+from cairn.core.index import Pending
+from cairn.core.messages import Principal
+from cairn.core.state import RunState
+from cairn.engine.client import Client
+from cairn.engine.given import check_request
+from cairn.engine.load import load
+from cairn.errors import ConfigError, UnknownRun
+
+if TYPE_CHECKING:
+    from cairn.runtime import Runtime
+
+WIDTH = 96
+
+
+def approve_changed(
+    place: Place, request: str, who: Principal, message: str, digest: str, arguments: str
+) -> int:
+    """Approve one request with other arguments, from the option or from an editor.
+
+    Args:
+        arguments: JSON text; empty to open an editor.
+    """
+
+    async def decide(runtime: Runtime) -> int:
+        return await _decide(runtime, request, who, message, digest, arguments)
+
+    if place.has_app:
+
+        async def with_app() -> int:
+            runtime = open_app(place)
+            try:
+                return await decide(runtime)
+            finally:
+                await runtime.close_async()
+
+        return asyncio.run(with_app())
+
+    async def alone(client: Client) -> int:
+        from cairn.runtime import Runtime
+
+        return await decide(Runtime(client.store))
+
+    return with_store(place, alone)
+
+
+async def _decide(
+    runtime: Runtime, request: str, who: Principal, message: str, digest: str, arguments: str
+) -> int:
+    text = arguments
+    if not text:
+        item = await _open_request(runtime, request)
+        state = await load(runtime.store, check_request(request)[0])
+        edited = click.edit(form(item, schema_of(runtime, state, item)), extension=".json")
+        if edited is None:
+            complain(f"nothing was changed, so nothing was decided: cairn approve {request}")
+            return exits.REFUSED
+        text, digest = answers(edited), digest or item.digest
+    await runtime.approve_async(request, message, by=who, digest=digest, arguments=text)
+    print_line(f"approved {request} with {visible_line(text, 200)}")
+    return exits.DONE
+
+
+async def _open_request(runtime: Runtime, request: str) -> Pending:
+    check_request(request)
+    for item in await runtime.pending_async():
+        if item.id == request and item.kind == "approval":
+            return item
+    raise UnknownRun(f"no request {request} waits for approval")
+
+
+def schema_of(runtime: Runtime, state: RunState, item: Pending) -> Mapping[str, Any]:
+    """The JSON schema of the arguments, empty where the agent is not known."""
+    if state.agent not in runtime.host.agents:
+        return {}
+    schemas = runtime.host.crew(state.agent).schemas
+    return next((each.parameters for each in schemas if each.name == item.tool), {})
+
+
+def form(item: Pending, schema: Mapping[str, Any]) -> str:
+    """What is shown in the editor: the schema as comments, and the arguments as they stand."""
+    lines = [f"# {item.id}: {item.tool}. Change the arguments, save, and close to approve them."]
+    lines += [f"# {line}" for line in described(schema)]
+    try:
+        shown = msgspec.json.format(item.detail.encode(), indent=2).decode()
+    except msgspec.DecodeError:
+        shown = item.detail
+    return "\n".join([*lines, shown, ""])
+
+
+def described(schema: Mapping[str, Any]) -> list[str]:
+    """The properties of a schema, a line or more for each: name, type, default, description."""
+    needed = set(schema.get("required", ()))
+    lines: list[str] = []
+    for name, about in schema.get("properties", {}).items():
+        kind = _kind(about)
+        default = f", default {_json(about['default'])}" if "default" in about else ""
+        must = ", needed" if name in needed else ""
+        text = f"{name}: {kind}{default}{must}. {about.get('description', '')}".strip()
+        lines += textwrap.wrap(visible_line(text, 1_000), WIDTH, subsequent_indent="    ")
+    return lines
+
+
+def _kind(about: Mapping[str, Any]) -> str:
+    if "enum" in about:
+        return "one of " + ", ".join(_json(each) for each in about["enum"])
+    if "anyOf" in about:
+        return " or ".join(_kind(each) for each in about["anyOf"])
+    kind = about.get("type", "any value")
+    if kind == "array":
+        return f"list of {_kind(about.get('items', {}))}"
+    return kind if isinstance(kind, str) else " or ".join(kind)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def answers(text: str) -> str:
+    """The JSON in what came back from the editor.
+
+    Raises:
+        ConfigError: it is no JSON object.
+    """
+    kept = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    try:
+        value = msgspec.json.decode(kept)
+    except msgspec.DecodeError as error:
+        raise ConfigError("--edit", f"that is no JSON ({error})", "Try again") from None
+    if not isinstance(value, dict):
+        raise ConfigError("--edit", "that is no JSON object", "Try again")
+    return _json(value)

@@ -1,0 +1,104 @@
+"""`cairn takeover`: a person acts in the agent's place, and hands the run back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cairn.cli import exits, options
+from cairn.cli.decide_commands import say_who_goes_on
+from cairn.cli.place import Place, locate, open_app, with_store
+from cairn.cli.say import print_line
+from cairn.engine.client import Client
+from cairn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cairn.runtime import Runtime
+
+
+Did = Annotated[
+    list[str] | None,
+    typer.Option("--did", metavar="CALL", help="A call that you have done by hand: c3."),
+]
+Results = Annotated[
+    list[str] | None,
+    typer.Option("--result", metavar="TEXT", help="What that brought, as the model reads it."),
+]
+
+
+def takeover(  # noqa: PLR0913 - one parameter for each option of the command
+    run: options.RunId,
+    *,
+    message: Annotated[
+        str,
+        typer.Option("-m", "--message", help="Why; with --hand-back also what the agent is told."),
+    ] = "",
+    did: Did = None,
+    result: Results = None,
+    evidence: Annotated[str, typer.Option("--evidence", help="How this is known; kept.")] = "",
+    call: Annotated[
+        list[str] | None,
+        typer.Option("--call", metavar="TOOL", help="Your next call; it passes the policy."),
+    ] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Option("--arguments", metavar="JSON", help="The arguments of that call."),
+    ] = None,
+    answer: Annotated[
+        str | None, typer.Option("--answer", metavar="TEXT", help="The final answer.")
+    ] = None,
+    hand_back: Annotated[
+        bool, typer.Option("--hand-back", help="Let the agent go on after that.")
+    ] = False,
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Act in the agent's place, until you hand the run back.
+
+    --did and --result, --call and --arguments belong together and may be given several times.
+    """
+    calls, results = call or [], result or []
+    if len(did or []) != len(results):
+        raise ConfigError("--did", "a call and its result belong together", "Pass both")
+    if len(calls) != len(arguments or []):
+        raise ConfigError("--call", "a call and its arguments belong together", "Pass both")
+    who, place = options.who(by), locate(store, app)
+    done = [name.rpartition("/")[2] for name in did or []]
+    acts: dict[str, Any] = {
+        "did": dict(zip(done, results, strict=True)),
+        "evidence": evidence,
+        "calls": list(zip(calls, arguments or [], strict=True)),
+        **({"answer": answer} if answer is not None else {}),
+    }
+    only_back = hand_back and not (done or calls or answer is not None)
+
+    async def act(runtime: Runtime) -> int:
+        if not only_back:
+            await runtime.take_over_async(run, message, by=who, **acts)
+        if hand_back:
+            await runtime.hand_back_async(run, message, by=who)
+        print_line(f"run {run} is {'the agent' if hand_back else who}'s")
+        await say_who_goes_on(runtime.client, place, run)
+        return exits.DONE
+
+    if place.has_app and (calls or answer is not None):  # who knows the agent can say what fits
+        raise typer.Exit(asyncio.run(_with_app(place, act)))
+
+    async def alone(client: Client) -> int:
+        from cairn.runtime import Runtime
+
+        return await act(Runtime(client.store))
+
+    raise typer.Exit(with_store(place, alone))
+
+
+async def _with_app(place: Place, act: Any) -> int:
+    runtime = open_app(place)
+    try:
+        code: int = await act(runtime)
+        return code
+    finally:
+        await runtime.close_async()

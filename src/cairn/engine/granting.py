@@ -1,0 +1,121 @@
+"""Making, listing and revoking standing grants: facts of the journal `store`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cairn.core import events as ev
+from cairn.core.grants import NO_GRANTS as NONE_KNOWN
+from cairn.core.grants import (
+    Grants,
+    PastAnswers,
+    asked_in,
+    described,
+    fold_grants,
+    made,
+    revoked,
+)
+from cairn.core.messages import Record, clean
+from cairn.errors import CorruptJournal, Moved, Refused
+from cairn.ports import Clock, RunFilter, Store
+
+STORE = "store"
+"""The journal of facts that belong to no run."""
+TRIES = 50
+"""How often a decision is taken anew that others were faster with."""
+RUNS_LOOKED_AT = 200
+
+
+class GrantShown(Record):
+    """A grant as it would be, before anybody has made it.
+
+    Args:
+        scope: The grant.
+        allows: Exactly what it allows, a line for each condition.
+        past: What it would have answered of what people were asked in the newest runs.
+        runs: How many runs were looked at.
+    """
+
+    scope: ev.GrantMade
+    allows: tuple[str, ...]
+    past: PastAnswers = PastAnswers()
+    runs: int = 0
+
+    def __str__(self) -> str:
+        past = self.past
+        answered = (
+            f"of {past.asked} requests in the last {self.runs} runs it would have answered "
+            f"{past.answered} (people granted {past.granted} and denied {past.denied} of them)"
+        )
+        return "\n".join([*self.allows, answered])
+
+
+async def grants_of(store: Store) -> Grants:
+    """All grants ever made in a store, as they are now.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    return fold_grants(NONE_KNOWN, await store.read(STORE))
+
+
+async def show_grant(store: Store, wanted: ev.GrantMade, now: int) -> GrantShown:
+    """A grant as it would be; nothing is written.
+
+    Raises:
+        Refused: it would be for dangerous calls. ConfigError: a part of it is not usable.
+    """
+    scope = made(NONE_KNOWN, wanted, now)
+    past, runs = PastAnswers(), await store.runs(RunFilter(limit=RUNS_LOOKED_AT))
+    for info in runs:
+        try:
+            entries = await store.read(info.run)
+        except CorruptJournal:
+            continue  # it says nothing that could be counted
+        past = past.plus(asked_in(info.run, entries), scope)
+    return GrantShown(scope=scope, allows=tuple(described(scope)), past=past, runs=len(runs))
+
+
+async def make_grant(store: Store, clock: Clock, wanted: ev.GrantMade, actor: str) -> int:
+    """Let a grant stand from here on; its number.
+
+    Raises:
+        Refused: it would be for dangerous calls. ConfigError: a part of it is not usable.
+    """
+    event = await _written(store, clock, actor, lambda known, now: made(known, wanted, now))
+    if not isinstance(event, ev.GrantMade):
+        raise Refused("the grant could not be made")
+    return event.n
+
+
+async def revoke_grant(store: Store, clock: Clock, n: int, reason: str, actor: str) -> bool:
+    """Let a grant answer nothing from here on; False when it had ended already.
+
+    Raises:
+        UnknownRun: there is no such grant.
+    """
+    event = await _written(store, clock, actor, lambda known, _: revoked(known, n, clean(reason)))
+    return event is not None
+
+
+async def _written(
+    store: Store,
+    clock: Clock,
+    actor: str,
+    decide: Callable[[Grants, int], ev.Event | None],
+) -> ev.Event | None:
+    """Decide by the present journal, and write it if nobody was faster."""
+    known = NONE_KNOWN
+    for _ in range(TRIES):
+        known = fold_grants(known, await store.read(STORE, after=known.head))
+        event = decide(known, clock.now_us())
+        if event is None:
+            return None
+        at = max(clock.now_us(), known.at)
+        entry = ev.Entry(seq=known.head + 1, at=at, event=event, actor=clean(actor))
+        try:
+            await store.keep(known.head, [entry])
+        except Moved:
+            continue
+        return event
+    raise Moved(f"the journal {STORE!r} moves on all the time; try again")

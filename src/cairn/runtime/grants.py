@@ -1,0 +1,141 @@
+"""The verbs of standing grants: what people allow from now on, for all runs of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict, Unpack
+
+from cairn.core import events as ev
+from cairn.core.grants import Grant
+from cairn.core.messages import Principal, clean
+from cairn.engine.given import arguments_of, person_of, principal_of
+from cairn.engine.granting import GrantShown, grants_of, make_grant, revoke_grant, show_grant
+from cairn.errors import ConfigError
+from cairn.runtime.ground import Ground
+from cairn.runtime.twins import twin
+
+HOUR_US = 3_600_000_000
+STRICTNESS: list[ev.Effect] = ["read", "write", "dangerous"]
+
+
+class GrantOptions(TypedDict, total=False):
+    """The scope of a grant, and who makes it; see `Runtime.grant`."""
+
+    arguments: Mapping[str, Any] | str | None
+    exact: bool
+    agent: str
+    principal: Principal | str
+    hours: float
+    uses: int
+    reason: str
+    by: Principal | str
+    roles: tuple[str, ...]
+
+
+class Granting(Ground):
+    """Standing grants."""
+
+    async def show_grant_async(self, tool: str, **scope: Unpack[GrantOptions]) -> GrantShown:
+        """Exactly what a grant would allow, and what it would have answered; nothing is written.
+
+        Takes what `grant` takes, and raises what it raises.
+        """
+        wanted = self._scope(tool, scope)
+        return await show_grant(self.store, wanted, self.host.clock.now_us())
+
+    async def grant_async(self, tool: str, **scope: Unpack[GrantOptions]) -> int:
+        """Answer requests for approval of a tool from now on; the number of the grant.
+
+        It answers where the policy asks, never a dangerous call and never one whose approval is
+        bound to files. Terms of an approval hold for it as for a person: who makes it needs the
+        roles, and is another person than the run's where that is asked for. Requests that are
+        open already stay open.
+
+        Args:
+            tool: Name of a tool of one of this runtime's agents.
+            **scope: All of them optional.
+
+                * arguments: Those that must be equal, type and all; any by default.
+                * exact: Whether no other argument may stand beside them.
+                * agent: Only for runs of this agent.
+                * principal: Only for runs for this principal.
+                * hours: How long it holds; 0 until it is revoked.
+                * uses: How many calls it answers; 0 for any number.
+                * reason: Why; kept.
+                * by, roles: Who makes it, kept as the fact's actor, and their roles.
+
+        Raises:
+            Refused: the tool is dangerous.
+            ConfigError: there is no such tool or agent, or a value is not usable.
+        """
+        wanted = self._scope(tool, scope)
+        who = person_of(scope.get("by", ""), ())
+        wanted = self.host.secrets.anyones().value(wanted)
+        return await make_grant(self.store, self.host.clock, wanted, who.id)
+
+    async def revoke_grant_async(
+        self, n: int, reason: str = "", *, by: Principal | str = ""
+    ) -> bool:
+        """Let a grant answer nothing any more, in no process; False when it had ended already.
+
+        Raises:
+            UnknownRun: there is no grant of this number.
+        """
+        who = person_of(by, ())
+        reason = self.host.secrets.anyones().text(reason)
+        return await revoke_grant(self.store, self.host.clock, n, reason, who.id)
+
+    async def grants_async(self) -> list[Grant]:
+        """All grants ever made in the store, as they are now, oldest first."""
+        return list((await grants_of(self.store)).known.values())
+
+    def _scope(self, tool: str, scope: GrantOptions) -> ev.GrantMade:
+        if unknown := set(scope) - set(GrantOptions.__annotations__):
+            fix = f"Use {', '.join(GrantOptions.__annotations__)}"
+            raise ConfigError("grant", f"there is no option {min(unknown)!r}", fix)
+        agent, hours = scope.get("agent", ""), scope.get("hours", 0.0)
+        uses, arguments = scope.get("uses", 0), scope.get("arguments")
+        _check_number("hours", hours, float)
+        _check_number("uses", uses, int)
+        whose = principal_of(scope.get("principal", ""))
+        until = self.host.clock.now_us() + round(hours * HOUR_US) if hours else 0
+        return ev.GrantMade(
+            n=0,
+            tool=tool,
+            effect=self._effect(tool, agent),
+            arguments="" if arguments is None else arguments_of(arguments),
+            exact=scope.get("exact", False),
+            agent=agent,
+            principal=whose.id,
+            tenant=whose.tenant,
+            until=until,
+            uses=uses,
+            roles=person_of(scope.get("by", ""), scope.get("roles", ())).roles,
+            reason=clean(scope.get("reason", "")),
+        )
+
+    def _effect(self, tool: str, agent: str) -> ev.Effect:
+        """The strictest effect that the tool has with the agents in the scope."""
+        if agent and agent not in self.host.agents:
+            known = ", ".join(sorted(self.host.agents)) or "none"
+            raise ConfigError("grant.agent", f"there is no agent {agent!r}", f"Known: {known}")
+        named = [agent] if agent else sorted(self.host.agents)
+        found = [self.host.crew(name).rules.tools.get(tool) for name in named]
+        specs = [spec for spec in found if spec is not None]
+        if not specs:
+            raise ConfigError("grant.tool", f"no agent has a tool {tool!r}", "Name one they have")
+        if any(spec.binds is not None for spec in specs):
+            said = f"approvals of {tool!r} are bound to the content of files"
+            raise ConfigError("grant.tool", said, "Approve each of its calls")
+        return max((spec.effect for spec in specs), key=STRICTNESS.index)
+
+    show_grant = twin(show_grant_async)
+    grant = twin(grant_async)
+    revoke_grant = twin(revoke_grant_async)
+    grants = twin(grants_async)
+
+
+def _check_number(field: str, value: object, kind: type) -> None:
+    known = isinstance(value, int | kind) and not isinstance(value, bool)
+    if not known or not 0 <= value < 1e9:  # type: ignore[operator]  # it is a number by now
+        raise ConfigError(f"grant.{field}", f"{value!r} cannot be used", "Give a number, 0 or more")

@@ -1,0 +1,124 @@
+"""The verbs by which a person acts in the agent's place, and hands the run back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cairn.core import commands as cmd
+from cairn.core.messages import Principal, clean
+from cairn.core.rules import Problem
+from cairn.core.state import RunState
+from cairn.engine.backs import capped
+from cairn.engine.given import person_of, turn_of
+from cairn.engine.load import load
+from cairn.engine.result import Run
+from cairn.errors import ConfigError
+from cairn.runtime.ground import Ground
+from cairn.runtime.twins import twin
+from cairn.tools.results import to_json
+
+NOTHING = object()
+
+
+class Takeovers(Ground):
+    """Acting in the agent's place."""
+
+    async def take_over_async(  # noqa: PLR0913 - every option by its name, each with a default
+        self,
+        run: str,
+        reason: str = "",
+        *,
+        by: Principal | str,
+        did: Mapping[str, Any] | None = None,
+        evidence: str = "",
+        calls: Sequence[Any] = (),
+        text: str = "",
+        answer: Any = NOTHING,
+        hand_back: bool = False,
+        message: str = "",
+    ) -> Run:
+        """Act in the agent's place: the model is not asked until the run is handed back.
+
+        What is at work meanwhile is waited for. Each of the following is a fact of its own,
+        recorded in this order; if one is refused, those before it stand. Where a person is asked,
+        a plan changed or an unknown effect settled, the verbs for that do as ever.
+
+        Args:
+            reason: Why; kept. Needed to begin, and only then.
+            by: Who acts; kept as the facts' actor. Only they can act until somebody else takes
+                the run over from them.
+            did: What was done by hand of calls that were never started: results by call (`c3`),
+                as the model reads them.
+            evidence: How that is known; kept.
+            calls: The next turn: pairs of a tool and its arguments, or `cairn.call(...)`. They
+                pass the gate like the model's own, one after the other.
+            text: What is said with them.
+            answer: The final answer, in place of calls. It must pass the output type and the
+                completion checks; no call may be open.
+            hand_back: Whether the agent goes on at once; `message` is what it is told.
+
+        Raises:
+            Refused: it is somebody else's, not possible now, or over a limit of the run.
+            ConfigError: nobody is named, or the agent cannot take what is given.
+            UnknownRun: there is no such run or call. IllegalTransition: the run is over.
+        """
+        who = person_of(by, ()).id
+        turn = turn_of(calls)
+        state = await load(self.store, run)
+        if answer is not NOTHING:
+            if turn or text:
+                raise ConfigError("takeover", "an answer makes no calls", "Give one or the other")
+            text = self._answer(state, answer)
+        results = {call: capped(to_json(value)) for call, value in (did or {}).items()}
+        self._check_turn(state, turn)
+        begin = cmd.TakeOver(by=who, reason=clean(reason))
+        if not who or state.taken != who:
+            state = await self.client.submit(run, begin, who)
+        for call, result in results.items():
+            done = cmd.DoneByHand(by=who, call=call, result=result, evidence=clean(evidence))
+            state = await self.client.submit(run, done, who)
+        if turn or text.strip():
+            made = cmd.TakeTurn(by=who, text=clean(text), calls=turn)
+            state = await self.client.submit(run, made, who)
+        if hand_back:
+            state = await self.client.submit(run, cmd.HandBack(message=clean(message)), who)
+        return await self._after(state)
+
+    async def hand_back_async(
+        self, run: str, message: str = "", *, by: Principal | str = ""
+    ) -> Run:
+        """Let the agent go on; it is told that a person acted, and the message."""
+        who = person_of(by, ()).id
+        return await self._after(
+            await self.client.submit(run, cmd.HandBack(message=clean(message)), who)
+        )
+
+    def _answer(self, state: RunState, answer: Any) -> str:
+        """A final answer as text, if the agent's output type takes it."""
+        text = answer if isinstance(answer, str) else bytes(to_json(answer)).decode()
+        if not text.strip():
+            raise ConfigError("answer", "it is empty", "Say what the agent should have said")
+        if state.agent in self.host.agents:
+            output = self.host.crew(state.agent).output
+            problem = output.problem(text) if output is not None else ""
+            if problem:
+                raise ConfigError("answer", problem, "Give what the agent's output type takes")
+        return text
+
+    def _check_turn(self, state: RunState, turn: tuple[tuple[str, str], ...]) -> None:
+        """A person who types arguments that do not fit is told so at once."""
+        if state.agent not in self.host.agents:
+            return
+        tools = self.host.crew(state.agent).rules.tools
+        for name, arguments in turn:
+            spec = tools.get(name)
+            if spec is None:
+                known = ", ".join(sorted(tools)) or "none"
+                raise ConfigError("calls", f"agent {state.agent} has no tool {name!r}", known)
+            problem = spec.check(arguments)
+            if isinstance(problem, Problem):
+                raise ConfigError(f"calls.{name}", problem.message, f"See what {name} takes")
+
+    take_over = twin(take_over_async)
+    hand_back = twin(hand_back_async)

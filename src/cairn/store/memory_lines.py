@@ -1,0 +1,100 @@
+"""A run's line and its own entries, as the store in memory keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cairn.core.codec import Row
+from cairn.core.events import Entry, RunCancelRequested
+from cairn.core.index import Index
+from cairn.ports import NewRun, RunFilter, RunInfo
+from cairn.store.retention import ENDED_VALUES
+
+if TYPE_CHECKING:
+    from cairn.store.inmemory import InMemoryStore
+
+
+class Journal:
+    """A run's line and its own entries."""
+
+    __slots__ = (
+        "cancel",
+        "created_at",
+        "entries",
+        "epoch",
+        "head",
+        "index",
+        "new",
+        "owner",
+        "sealed",
+        "updated_at",
+    )
+
+    def __init__(self, new: NewRun, index: Index) -> None:
+        self.new = new
+        self.index = index
+        self.entries: list[Entry] = []
+        self.head = new.parent_at
+        self.epoch = 0
+        self.owner: InMemoryStore | None = None
+        self.cancel = False
+        self.created_at = 0
+        self.updated_at = 0
+        self.sealed: list[Row] = []
+
+    def extend(self, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
+        self.entries += entries
+        self.head = entries[-1].seq
+        self.updated_at = entries[-1].at
+        for entry in entries:
+            if type(entry.event) is RunCancelRequested:
+                self.cancel = True
+
+
+def drivable(journal: Journal, agents: frozenset[str], now: int) -> bool:
+    index = journal.index
+    if index.status in ENDED_VALUES:
+        return False
+    if journal.cancel:
+        return True
+    if journal.new.agent not in agents:
+        return False
+    if index.status in {"queued", "running"}:
+        return True
+    return index.status == "waiting" and 0 < index.wake_at <= now
+
+
+def matches(journal: Journal, where: RunFilter) -> bool:
+    new = journal.new
+    return (
+        (not where.status or journal.index.status in where.status)
+        and where.agent in {"", new.agent}
+        and where.session in {"", new.session}
+        and where.principal in {"", new.principal}
+    )
+
+
+def info_of(journal: Journal, *, leased: bool) -> RunInfo:
+    new, index = journal.new, journal.index
+    return RunInfo(
+        run=new.run,
+        agent=new.agent,
+        session=new.session,
+        principal=new.principal,
+        head=journal.head,
+        status=index.status,
+        waits=index.waits,
+        wake_at=index.wake_at,
+        leased=leased,
+        digest=new.digest,
+        parent=new.parent,
+        parent_at=new.parent_at,
+        created_at=journal.created_at,
+        updated_at=journal.updated_at,
+        steps=index.steps,
+        tokens=index.tokens,
+        micro_usd=index.micro_usd,
+    )
