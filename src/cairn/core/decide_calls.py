@@ -122,13 +122,21 @@ def _still_in_doubt(
     call: Call, verdict: Ask | ev.ToolRejected | ev.ToolRedirected
 ) -> ev.ToolFailed:
     """It may not be tried again, but an earlier attempt may have had its effect (law 4)."""
-    why = verdict.message if isinstance(verdict, ev.ToolRejected) else "that needs approval now"
     return ev.ToolFailed(
         call=call.id,
         error_class=ErrorClass.IN_DOUBT,
-        message=f"an earlier attempt may have had its effect, and it may not be repeated: {why}",
+        message="an earlier attempt may have had its effect, and it may not be repeated: "
+        f"{_hindrance(verdict)}",
         disposition="takeover",
     )
+
+
+def _hindrance(verdict: Ask | ev.ToolRejected | ev.ToolRedirected) -> str:
+    """Why a call may not be tried again, with the rule that says so."""
+    if isinstance(verdict, ev.ToolRejected):
+        return verdict.message
+    what = "it needs approval" if isinstance(verdict, Ask) else "another tool would be called"
+    return f"{what} now ({verdict.rule})"
 
 
 def _start(call: Call, verdict: Go) -> ev.ToolStarted:
@@ -226,7 +234,9 @@ def _repeat(state: RunState, call: Call, rules: Rules, now: int) -> ev.Event:
     if isinstance(verdict, Go) and repeatable(call, verdict.spec.recovery):
         return _start(call, verdict)
     if call.effect != "read":
-        return ev.TakeoverRequested(call=call.id, message="it may not be repeated any more")
+        why = "" if isinstance(verdict, Go) else f": {_hindrance(verdict)}"
+        said = f"it may not be repeated any more{why}"
+        return ev.TakeoverRequested(call=call.id, message=said)
     if isinstance(verdict, ev.ToolRejected):
         return verdict
     return ev.ToolRejected(
