@@ -388,9 +388,7 @@ class Drive:
     async def _end(self, error: Exception, known: list[tuple[int, ev.Event]]) -> Directive:
         host, store = self._host, self._store
         state = await load(store, self._run)
-        journal = OpenJournal(
-            store, state, self._epoch, host.clock, host.watchers, self._sealed
-        )
+        journal = OpenJournal(store, state, self._epoch, host.clock, host.watchers, self._sealed)
         journal.record(known)
         journal.record(lost_events(journal.state, self._rules, host.clock.now_us(), {}))
         if journal.state.end is None:

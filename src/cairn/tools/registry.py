@@ -60,7 +60,6 @@ def servers_in(tools: Iterable[object]) -> tuple[ToolServer, ...]:
     return found
 
 
-
 def collect(tools: Iterable[object], *, installed: bool = False) -> dict[str, AnyTool]:
     """All tools by name, in the order given.
 

@@ -20,7 +20,7 @@ from cairn.core.policy.argv import CARRIERS, Argv, taken_apart
 from cairn.core.policy.hosts import fits_host, host_of, is_pattern
 from cairn.core.policy.paths import is_inside, is_root
 from cairn.core.policy.patterns import TEXT_CHARS, compiled
-from cairn.errors import ConfigError
+from cairn.core.policy.shape import need, predicates, several
 
 Scalar = str | int | float | bool | None
 AMOUNT = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,9})?")
@@ -43,7 +43,8 @@ class OneOf(Record, tag_field="is", tag="one_of"):
     values: tuple[Scalar, ...]
 
     def __post_init__(self) -> None:
-        _need(self.values, "one_of", "it names no value", "Name at least one")
+        several("one_of", self.values, (str, int, float, bool, type(None)))
+        need(self.values, "one_of", "it names no value", "Name at least one")
 
     def test(self, given: Any, arguments: Mapping[str, Any]) -> bool | None:
         """Whether the argument is so."""
@@ -87,9 +88,9 @@ class Range(Record, tag_field="is", tag="range"):
 
     def __post_init__(self) -> None:
         bounds = [b for b in (self.min, self.max) if b is not None]
-        _need(bounds, "min", "a range needs a bound", "Give min, max or both")
+        need(bounds, "min", "a range needs a bound", "Give min, max or both")
         fine = all(_number(bound) is not None for bound in bounds)
-        _need(fine, "min", "a bound is no number", "Give finite numbers")
+        need(fine, "min", "a bound is no number", "Give finite numbers")
 
     def test(self, given: Any, arguments: Mapping[str, Any]) -> bool | None:
         """Whether the argument is so."""
@@ -116,10 +117,10 @@ class Amount(Record, tag_field="is", tag="amount"):
         Range(min=self.min, max=self.max)
         fine = not self.currency or CURRENCY.fullmatch(self.currency)
         fix = "Write three capital letters, as in EUR"
-        _need(fine, "currency", f"{self.currency!r} is no currency", fix)
+        need(fine, "currency", f"{self.currency!r} is no currency", fix)
         both = bool(self.currency) is bool(self.currency_argument)
         fix = "Give both: the currency, and the argument that holds it"
-        _need(both, "currency_argument", "currency and currency_argument go together", fix)
+        need(both, "currency_argument", "currency and currency_argument go together", fix)
 
     def test(self, given: Any, arguments: Mapping[str, Any]) -> bool | None:
         """Whether the argument is so."""
@@ -142,10 +143,11 @@ class Inside(Record, tag_field="is", tag="inside"):
     roots: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        _need(self.roots, "inside", "it names no folder", "Name at least one")
+        several("inside", self.roots)
+        need(self.roots, "inside", "it names no folder", "Name at least one")
         for root in self.roots:
             fix = "Write an absolute folder, or one relative to the workspace, without .."
-            _need(is_root(root), "inside", f"{root!r} is no folder", fix)
+            need(is_root(root), "inside", f"{root!r} is no folder", fix)
 
     def test(self, given: Any, arguments: Mapping[str, Any]) -> bool | None:
         """Whether the argument is so."""
@@ -166,10 +168,12 @@ class Host(Record, tag_field="is", tag="host"):
     ports: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        _need(self.hosts, "host", "it names no host", "Name at least one")
+        several("host", self.hosts)
+        several("host.ports", self.ports, int)
+        need(self.hosts, "host", "it names no host", "Name at least one")
         for host in self.hosts:
             fix = "Write it in lower case, without scheme and port; other letters as xn--..."
-            _need(is_pattern(host), "host", f"{host!r} is no host", fix)
+            need(is_pattern(host), "host", f"{host!r} is no host", fix)
 
     def test(self, given: Any, arguments: Mapping[str, Any]) -> bool | None:
         """Whether the argument is so."""
@@ -199,16 +203,22 @@ class Command(Record, tag_field="is", tag="command"):
     most_words: int | None = None
 
     def __post_init__(self) -> None:
-        _need(self.programs, "command.programs", "it names no program", "Name at least one")
+        several("command.programs", self.programs)
+        several("command.first", self.first)
+        for flags in (self.only_flags or (), self.no_flags, self.with_flags):
+            several("command.flags", flags)
+        if self.words is not None:
+            predicates("command.words", self.words)
+        need(self.programs, "command.programs", "it names no program", "Name at least one")
         for program in self.programs:
             plain = bool(program) and not set(program) & set(" =\\\0") and program[:1] not in ".-~"
             fine = plain and ("/" not in program or program[0] == "/")
             fix = "Write its name or its absolute path"
-            _need(fine, "command.programs", f"{program!r} is no program", fix)
+            need(fine, "command.programs", f"{program!r} is no program", fix)
         for flag in (*(self.only_flags or ()), *self.no_flags, *self.with_flags):
             fine = len(flag) > 1 and flag[0] == "-" and flag != "--" and "=" not in flag
             fix = "Write options as -f or --force, without a value"
-            _need(fine, "command.flags", f"{flag!r} is no option", fix)
+            need(fine, "command.flags", f"{flag!r} is no option", fix)
 
     def test(self, given: Any, arguments: Mapping[str, Any], *, every: bool = True) -> bool | None:
         """Whether the argument is so; `every` says whether all words or one must be."""
@@ -253,6 +263,9 @@ class Not(Record, tag_field="is", tag="not"):
 
     predicate: Predicate
 
+    def __post_init__(self) -> None:
+        predicates("not", self.predicate)
+
 
 class AllOf(Record, tag_field="is", tag="all_of"):
     """The argument is all of this at once."""
@@ -260,7 +273,9 @@ class AllOf(Record, tag_field="is", tag="all_of"):
     predicates: tuple[Predicate, ...]
 
     def __post_init__(self) -> None:
-        _need(self.predicates, "all_of", "it asks for nothing", "Name at least one predicate")
+        several("all_of", self.predicates, Record)
+        predicates("all_of", *self.predicates)
+        need(self.predicates, "all_of", "it asks for nothing", "Name at least one predicate")
 
 
 class Items(Record, tag_field="is", tag="items"):
@@ -273,13 +288,17 @@ class Items(Record, tag_field="is", tag="items"):
     predicate: Predicate
 
     def __post_init__(self) -> None:
-        _need(self.mode in {"all", "any"}, "items", f"{self.mode!r} is unknown", "all or any")
+        predicates("items", self.predicate)
+        need(self.mode in {"all", "any"}, "items", f"{self.mode!r} is unknown", "all or any")
 
 
 class IfGiven(Record, tag_field="is", tag="if_given"):
     """As the predicate, but absent or null is harmless: no reason to refuse, none to ask."""
 
     predicate: Predicate
+
+    def __post_init__(self) -> None:
+        predicates("if_given", self.predicate)
 
 
 Predicate = (
@@ -477,8 +496,3 @@ def _all(found: Iterable[bool | None]) -> bool | None:
 def _any(found: Iterable[bool | None]) -> bool | None:
     answers = [*found]
     return True if True in answers else None if None in answers else False
-
-
-def _need(fine: object, field: str, problem: str, fix: str) -> None:
-    if not fine:
-        raise ConfigError(field, problem, fix)

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from cairn.core.messages import Record
 from cairn.core.policy.form import DEFAULTS, STRICTNESS, Decision, Effect, Intent, TaskKind
 from cairn.core.policy.predicates import ABSENT, Predicate, told
+from cairn.core.policy.shape import need, predicates
 from cairn.core.terms import ApprovalTerms
 from cairn.errors import ConfigError
 
@@ -127,8 +128,9 @@ class Rule(Record, gc=True):
 
     def __post_init__(self) -> None:
         for field, fine, problem, fix in self._checks():
-            if not fine:
-                raise ConfigError(f"rule {self.name!r}.{field}", problem, fix)
+            need(fine, f"rule {self.name!r}.{field}", problem, fix)
+        for path, predicate in self.arguments.items():
+            predicates(f"rule {self.name!r}.arguments.{path}", predicate)
 
     def _checks(self) -> list[tuple[str, bool, str, str]]:
         given: Any = self.name
