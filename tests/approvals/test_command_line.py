@@ -231,6 +231,13 @@ def test_handing_back_lets_the_agent_go_on_without_an_application(cairn):
     assert "takeover" not in cairn("inbox")
 
 
+def test_an_empty_name_is_nobody_and_not_the_login(cairn):
+    cairn("run", "led", "go", "--id", "r", code=5)
+    said = cairn("approve", "r/1", "--as", "", "--role", "lead", code=1)
+    assert "needs to know who decides" in said
+    assert "approved r/1" in cairn("approve", "r/1", "--role", "lead")
+
+
 def test_options_that_belong_together_are_asked_for_together(cairn):
     assert "belong together" in cairn("takeover", "r", "--did", "c1", code=2)
     assert "belong together" in cairn("takeover", "r", "--call", "pay", code=2)

@@ -250,6 +250,20 @@ def test_a_grant_holds_until_its_time_and_not_at_it():
     asyncio.run(main())
 
 
+def test_a_clock_that_was_set_back_revives_no_grant():
+    async def main():
+        clock = TurnedClock()
+        rt = asking(Ledger(), clock=clock)
+        await rt.grant_async("pay", hours=1)
+        clock.now += 3_600_000_000
+        # the store's journal has seen the later time
+        await rt.grant_async("pay", arguments={"order": "no such"})
+        clock.now -= 1_800_000_000
+        assert await status(rt, "r1") == "waiting"
+
+    asyncio.run(main())
+
+
 def test_a_grant_for_so_many_calls_answers_so_many_over_all_runs_and_processes():
     async def main():
         ledger, store = Ledger(), InMemoryStore()

@@ -622,3 +622,17 @@ def test_errors_in_a_row_do_not_end_a_run_that_a_person_has_in_hand_and_count_an
         assert (await go_on(rt)).status == "completed"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("by", ["", "bob"])
+def test_nobody_but_who_has_taken_a_run_over_hands_it_back(by):
+    async def main():
+        rt = await waiting(Ledger())
+        await rt.take_over_async("r", "x", by="ann")
+        with pytest.raises(Refused, match="taken over by ann, not by"):
+            await rt.hand_back_async("r", "pay it all", by=by)
+        assert not events(await rt.trace_async("r"), ev.TakeoverEnded)
+        await rt.hand_back_async("r", by="ann")
+        await rt.hand_back_async("r", by=by)  # it is the agent's: nothing changes
+
+    asyncio.run(main())

@@ -219,6 +219,26 @@ def test_who_changes_the_arguments_may_not_approve_them_where_another_person_is_
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("how", ["deny", "hand back"])
+def test_whose_words_led_to_a_call_may_not_approve_it_where_another_person_is_asked_for(how):
+    async def main():
+        script = [call("pay", order="7"), call("pay", order="8"), "done"]
+        rt = asking(Ledger(), OTHER, script)
+        await rt.run_async("a", "t", id="r", principal="ann")
+        if how == "deny":
+            await rt.deny_async("r/1", "pay 8 instead", by="bob")
+        else:
+            await rt.deny_async("r/1", by="cas")
+            await rt.take_over_async("r", "wait", by="bob")
+            await rt.hand_back_async("r", "pay 8 instead", by="bob")
+        await rt.run_async("a", "t", id="r", principal="ann")
+        with pytest.raises(Refused, match="another person than"):
+            await rt.approve_async("r/2", by="bob")
+        await rt.approve_async("r/2", by="dan")
+
+    asyncio.run(main())
+
+
 # ---------------------------------------------------------------- time
 
 

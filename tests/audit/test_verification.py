@@ -385,6 +385,22 @@ def test_a_fork_that_names_another_parent_is_found(path):
         assert look.inspect("again").findings
 
 
+@pytest.mark.parametrize(
+    ("change", "run", "said"),
+    [
+        ("UPDATE run SET parent = no WHERE id = 'again'", "again", "forked from a later run"),
+        ("DELETE FROM run WHERE id = 'denied'", "again", "line 2 of the run table is missing"),
+        ("DELETE FROM run WHERE id = 'store'", "store", "no line of the store's own journal"),
+    ],
+)
+def test_a_run_table_that_leads_nowhere_is_found_and_ends(path, cairn, change, run, said):
+    sql(path, "PRAGMA foreign_keys = OFF", change)
+    told = cairn("verify")
+    assert told.code == 1
+    assert f"{run}: it cannot be read" in told.err
+    assert said in told.err
+
+
 def test_counters_of_budgets_are_compared_with_the_journals(path, cairn):
     assert cairn("verify").code == 0
     sql(path, "UPDATE spend SET calls = calls - 1 WHERE key = 'ann'")

@@ -73,3 +73,13 @@ def test_what_is_read_again_from_an_artifact_is_as_foreign_as_it_was():
     )
     assert len(told) == 2
     assert all(each.startswith("[data ") and " from web: " in each for each in told)
+
+
+def test_of_a_long_errors_words_two_thousand_are_recorded():
+    @tool(effect="read")
+    def talk() -> str:
+        """Fail at length."""
+        raise ToolError("x" * 50_000)
+
+    _, (told,) = run([talk], [call("talk")])
+    assert told.count("x") == 2_000

@@ -10,6 +10,18 @@ import typer
 
 from cairn.errors import ConfigError
 
+
+class _Nobody(str):
+    """What an explicit, empty `--as` names: nobody, and not the login."""
+
+    __slots__ = ()
+
+
+def _named(ctx: typer.Context, param: typer.CallbackParam, value: str) -> str:
+    source = ctx.get_parameter_source(param.name or "")
+    return _Nobody() if not value and source is not None and source.name == "COMMANDLINE" else value
+
+
 Store = Annotated[
     str,
     typer.Option(
@@ -34,6 +46,7 @@ By = Annotated[
         "--by",
         "--as",
         metavar="WHO",
+        callback=_named,
         help="Who decides. Default: your login name.",
         show_default=False,
     ),
@@ -66,8 +79,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 def who(given: str) -> str:
     """The name a decision is kept under."""
-    if given:
-        return given
+    if given or isinstance(given, _Nobody):
+        return str(given)
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container without a user table

@@ -86,6 +86,7 @@ class Late(Record):
     ok: bool
     result: msgspec.Raw = ev.EMPTY
     message: str = ""
+    attempt: int = 0
 
 
 class EditCall(Record):
@@ -126,9 +127,13 @@ class DoneByHand(Record):
 
 
 class HandBack(Record):
-    """The agent goes on, and reads the message."""
+    """The agent goes on, and reads the message.
+
+    `by` must be who has taken the run over; None, which no verb passes, is not asked who it is.
+    """
 
     message: str = ""
+    by: str | None = None
 
 
 Command = (
@@ -185,6 +190,7 @@ def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
                 ok=command.ok,
                 result=command.result,
                 message=command.message,
+                attempt=command.attempt,
             )
         case EditCall():
             _live(state, "be edited")
@@ -211,7 +217,7 @@ def _in_its_place(
             done = (command.result, command.evidence)
             return by_hand_event(state, command.by, command.call, call, *done)
         case HandBack():
-            return end_event(state, command.message)
+            return end_event(state, command.by, command.message)
 
 
 def _live(state: RunState, what: str) -> None:

@@ -128,6 +128,8 @@ def _again(name: str, before: str, command: Approve | Deny, call: Call | None) -
 
 def _same(yes: Approve, changed: str, call: Call | None) -> bool:
     """Whether a second yes is about the same arguments; `changed` is of those that were given."""
+    if yes.digest and not changed and call is not None and call.digest != yes.digest:
+        return False
     if yes.arguments and changed:
         return fingerprint(yes.arguments) == changed
     if yes.arguments:

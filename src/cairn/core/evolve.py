@@ -75,8 +75,10 @@ _SPOKEN = frozenset(
         ev.PlanUpdated,
         ev.ToolEdited,
         ev.ToolResolved,
+        ev.ApprovalDenied,
         ev.TakeoverTurn,
         ev.TakeoverResult,
+        ev.TakeoverEnded,
     }
 )
 """Facts by which a person leads to what the run does from there on."""

@@ -64,7 +64,7 @@ def _started(state: RunState, entry: ev.Entry, event: ev.ToolStarted) -> RunStat
         started_at=entry.at,
         first_started_at=call.first_started_at or entry.at,
         timeout_us=event.timeout_us,
-        taint=event.taint,
+        taint=tuple(dict.fromkeys((*call.taint, *event.taint))),
         retry_at=0,
         reason="",
     )
@@ -237,10 +237,22 @@ def _late(state: RunState, entry: ev.Entry, event: ev.ToolLate) -> RunState:
         return state
     if call.status is _S.TAKEOVER and call.error_class is not ErrorClass.IN_DOUBT:
         return state
+    if not _settles(event, call):
+        return state
     if event.ok:
         return close(state, call, _S.COMPLETED, plain(event.result))
     text = fault_text(ErrorClass.TOOL_ERROR, event.message)
     return close(state, call, _S.FAILED, text)
+
+
+def _settles(event: ev.ToolLate, call: Call) -> bool:
+    """Whether what came late says anything of the attempt that is open.
+
+    An earlier attempt of another tool, or of one that runs once, was another effect.
+    """
+    if not event.attempt or event.attempt == call.attempt:
+        return True
+    return call.tool == call.name and call.recovery in REPEATABLE
 
 
 # ---------------------------------------------------------------- moving and closing

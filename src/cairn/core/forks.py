@@ -109,9 +109,10 @@ def effects_after(entries: Sequence[ev.Entry], at: int) -> list[Effect]:
                 )
             case ev.ToolResolved(call=call, verdict=verdict) if verdict in _SAID and call in last:
                 _came_of(found, last[call], _SAID[verdict])
-            case ev.ToolLate(call=call, ok=ok) if call in last:
-                if found[last[call]].fate == "unknown":
-                    _came_of(found, last[call], "done" if ok else "failed")
+            case ev.ToolLate(call=call, ok=ok, attempt=attempt) if call in last:
+                key = (call, attempt or last[call][1])
+                if key in found and found[key].fate == "unknown":
+                    _came_of(found, key, "done" if ok else "failed")
             case event if type(event) in _FATES and event.call in last:
                 _came_of(found, last[event.call], _FATES[type(event)])
     return list(found.values())

@@ -78,6 +78,7 @@ class Grants(Record, gc=True):
 
         The oldest that fits; one for so many calls only before one for any number.
         """
+        now = max(now, self.at)  # a clock that was set back revives no grant
         found = self.recorded.get(f"{call.id}#{call.attempt + 1}", 0)
         if found or not self.known:
             return found

@@ -34,10 +34,16 @@ def take_event(state: RunState, by: str, reason: str) -> ev.TakeoverBegun | None
     return None if state.taken == by else ev.TakeoverBegun(reason=reason)
 
 
-def end_event(state: RunState, message: str) -> ev.TakeoverEnded | None:
-    """The event by which the agent goes on; None when nobody has taken the run over."""
+def end_event(state: RunState, by: str | None, message: str) -> ev.TakeoverEnded | None:
+    """The event by which the agent goes on; None when nobody has taken the run over.
+
+    Raises:
+        Refused: it is not theirs to hand back.
+    """
     if not state.taken:
         return None
+    if by is not None:
+        _theirs(state, by)
     says = f" They say: {message}" if message.strip() else ""
     return ev.TakeoverEnded(note=f"{HAND_BACK}{says}")
 

@@ -176,7 +176,11 @@ def _overtaken(back: ToolBack, call: Call, crew: Crew) -> Steps:
     if back.kind == "returned":
         result = capped(_json(back.value), _limit(crew.rules.tools.get(call.tool)))
     late = ev.ToolLate(
-        call=back.call, ok=back.kind == "returned", result=result, message=back.message
+        call=back.call,
+        ok=back.kind == "returned",
+        result=result,
+        message=back.message,
+        attempt=back.attempt,
     )
     return [(call.step, late)]
 

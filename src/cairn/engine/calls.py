@@ -30,7 +30,7 @@ from cairn.errors import CairnError, ConfigError, DepsFailed, ErrorClass, StoreB
 from cairn.governance.secrets import Sealed
 from cairn.ports import Clock, Progress, Store
 from cairn.tools.context import Context
-from cairn.tools.outcome import classify
+from cairn.tools.outcome import MESSAGE_CHARS, classify
 from cairn.tools.results import UnserialisableResult, stand_in, to_json
 from cairn.tools.runner import Finish, start
 from cairn.tools.slots import SLOTS
@@ -178,7 +178,12 @@ class CallRunner:
     def _arguments(self, call: Call, spec: ToolSpec) -> dict[str, Any] | Problem:
         """What the tool is called with: handles it may take are the secrets again."""
         restored = self._sealed.restored(call.arguments, spec.secrets)
-        return restored if isinstance(restored, Problem) else spec.check(restored)
+        if isinstance(restored, Problem):
+            return restored
+        found = spec.check(restored)
+        if isinstance(found, Problem) and restored != call.arguments:  # what it says may hold it
+            return Problem(message="with the secret put back its arguments do not fit")
+        return found
 
     def _context(self, call: Call, spec: ToolSpec, timeout_s: float) -> Context[Any]:
         state, watchers = self._journal.state, self._host.watchers
@@ -228,12 +233,14 @@ class CallRunner:
     def _late(self, call: Call, spec: ToolSpec, ok: bool, value: Any) -> None:
         if ok:
             result = self._sealed.value(value if isinstance(value, msgspec.Raw) else _json(value))
-            command = Late(call=call.id, ok=True, result=capped(result, spec.result_bytes))
+            short = capped(result, spec.result_bytes)
+            command = Late(call=call.id, ok=True, result=short, attempt=call.attempt)
         else:
             found = classify(value, call.effect)
             if found.kind == "unsure":  # it is no news that nobody knows
                 return
-            command = Late(call=call.id, ok=False, message=self._sealed.text(found.message))
+            said = self._sealed.text(found.message)[:MESSAGE_CHARS]
+            command = Late(call=call.id, ok=False, message=said, attempt=call.attempt)
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # the loop is gone, and the process is about to be

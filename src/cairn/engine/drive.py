@@ -446,7 +446,13 @@ def late_command(event: ev.Event) -> Late | None:
     if isinstance(event, ev.ToolFailed):
         return Late(call=event.call, ok=False, message=event.message)
     if isinstance(event, ev.ToolLate):
-        return Late(call=event.call, ok=event.ok, result=event.result, message=event.message)
+        return Late(
+            call=event.call,
+            ok=event.ok,
+            result=event.result,
+            message=event.message,
+            attempt=event.attempt,
+        )
     return None
 
 

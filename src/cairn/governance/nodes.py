@@ -5,6 +5,7 @@ Only the plain part of YAML is taken: no aliases, no tags, one document, bounded
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,8 @@ MOST_DEPTH = 24
 MOST_NODES = 20_000
 MOST_FAULTS = 100
 TAG = "tag:yaml.org,2002:"
+ODD_NUMBER = re.compile(r"[-+]?0[0-9A-Za-z]|.*[:_]")
+"""Numbers that YAML reads in another base, or as minutes or thousands."""
 PLAIN = {
     f"{TAG}str": "text",
     f"{TAG}int": "a number",
@@ -128,7 +131,8 @@ class Node:
         if self.kind != "a number":
             self.fault(f"it is {self.kind}, not a number", "Write a number without quotes")
             return 0
-        return self.plain()
+        value = self.plain()
+        return 0 if value is None else value
 
     def whole(self) -> int:
         """A whole number, 0 after a fault."""
@@ -172,7 +176,13 @@ class Reader:
             self.faults.append(Fault(line=line, field=field, problem=problem, fix=fix))
 
     def built(self, node: Node) -> Any:
-        """The value of a scalar."""
+        """The value of a scalar; what is written so that it reads as something else is a fault."""
+        written = node.yaml.value
+        if node.kind == "true or false" and written.lower() not in {"true", "false"}:
+            node.fault(f"{written} reads as true or false", "Put it into quotes, or write that")
+        elif node.kind == "a number" and ODD_NUMBER.match(written):
+            fix = "Put it into quotes, or write it plainly"
+            node.fault(f"{written} reads as another number", fix)
         try:
             return self._builder.construct_object(node.yaml)
         except (ValueError, OverflowError) as error:

@@ -279,10 +279,11 @@ def _predicate(node: Node, *, outermost: bool = True) -> Predicate | None:
     if node.kind != "a mapping":
         node.fault(f"it is {node.kind}", "Write what it must be, as in {equals: ...}")
         return None
+    faults = len(node.reader.faults)
     given = node.mapping(known)
     found = [made for made in _parts(node, given) if made is not None]
     if not found:
-        if not given and not node.yaml.value:
+        if len(node.reader.faults) == faults:
             node.fault("it asks for nothing", "Write what it must be, as in {equals: ...}")
         return None
     if len(found) > 1 and any(isinstance(each, Items) for each in found):

@@ -82,17 +82,21 @@ class Takeovers(Ground):
             made = cmd.TakeTurn(by=who, text=clean(text), calls=turn)
             state = await self.client.submit(run, made, who)
         if hand_back:
-            state = await self.client.submit(run, cmd.HandBack(message=clean(message)), who)
+            back = cmd.HandBack(by=who, message=clean(message))
+            state = await self.client.submit(run, back, who)
         return await self._after(state)
 
     async def hand_back_async(
         self, run: str, message: str = "", *, by: Principal | str = ""
     ) -> Run:
-        """Let the agent go on; it is told that a person acted, and the message."""
+        """Let the agent go on; it is told that a person acted, and the message.
+
+        Raises:
+            Refused: `by` is not who has taken the run over.
+        """
         who = person_of(by, ()).id
-        return await self._after(
-            await self.client.submit(run, cmd.HandBack(message=clean(message)), who)
-        )
+        back = cmd.HandBack(by=who, message=clean(message))
+        return await self._after(await self.client.submit(run, back, who))
 
     def _answer(self, state: RunState, answer: Any) -> str:
         """A final answer as text, if the agent's output type takes it."""

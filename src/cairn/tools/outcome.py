@@ -17,6 +17,9 @@ from cairn.errors import ErrorClass, NotDone, ToolError, ToolSignal, Unsure
 from cairn.tools.text import shorten
 
 MESSAGE_CHARS = 2_000
+"""What is recorded of an exception's words."""
+DESCRIBED_CHARS = MESSAGE_CHARS + 16_384
+"""What is read of them: they are cut after secrets were taken out, never through one."""
 CHAIN = 10
 """How far back the causes of an exception are followed."""
 
@@ -70,8 +73,8 @@ def describe(error: BaseException) -> str:
     except Exception:  # __str__ is the user's own code; the type must do
         said = ""
     if isinstance(error, ToolSignal) and said:
-        return shorten(said, MESSAGE_CHARS)
-    return shorten(f"{name}: {said}" if said else name, MESSAGE_CHARS)
+        return shorten(said, DESCRIBED_CHARS)
+    return shorten(f"{name}: {said}" if said else name, DESCRIBED_CHARS)
 
 
 def _is_doubtful(error: BaseException) -> bool:

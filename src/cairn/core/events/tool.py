@@ -132,3 +132,4 @@ class ToolLate(Event):
     ok: bool
     result: msgspec.Raw = EMPTY
     message: str = ""
+    attempt: int = 0  # which one brought it; 0 where that is not known

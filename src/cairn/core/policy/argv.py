@@ -111,3 +111,41 @@ def _is_odd(char: str) -> bool:
     if " " <= char <= "~":
         return False
     return unicodedata.category(char)[0] in {"C", "Z"}
+
+
+# ---------------------------------------------------------------- options of commands
+
+
+def is_listed(flag: str, known: tuple[str, ...]) -> bool:
+    """Whether an option is beyond doubt one of these, or several short ones of them in one word."""
+    if flag in known or (flag.startswith("--") and flag.partition("=")[0] in known):
+        return True
+    return not flag.startswith("--") and all(f"-{letter}" in known for letter in flag[1:])
+
+
+def means(flags: tuple[str, ...], known: tuple[str, ...]) -> bool | None:
+    """Whether one of the options is one of these; None if one only may be."""
+    for flag in flags:
+        if flag in known or (flag.startswith("--") and flag.partition("=")[0] in known):
+            return True
+    return None if any(_may_mean(flag, known) for flag in flags) else False
+
+
+def _may_mean(flag: str, known: tuple[str, ...]) -> bool:
+    """Whether an option may be one of these: shortened, with one dash, or bundled with others."""
+    name = flag.partition("=")[0]
+    for each in known:
+        if len(each) == 2:
+            if not flag.startswith("--") and each[1] in flag[1:]:
+                return True
+        elif _shortens(name, each):
+            return True
+    return False
+
+
+def _shortens(name: str, option: str) -> bool:
+    """Whether it is a long option, or begins as that does and is more than one short one."""
+    told = name.lstrip("-")
+    if not told or not option.lstrip("-").startswith(told):
+        return False
+    return name.startswith("--") or len(name) > 2

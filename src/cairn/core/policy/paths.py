@@ -1,8 +1,8 @@
 """Whether a path stands inside a folder, told from its text alone.
 
-Only the text is looked at: what a link leads to is the workspace's business. Any form that some
+Only the text is looked at: what a link leads to is the workspace's business. Of any form that some
 program may read otherwise (`..` past the root, backslashes, escapes, look-alikes of the slash,
-variables, drives, addresses) counts as outside.
+variables, drives, addresses) it cannot be told.
 """
 
 from __future__ import annotations
@@ -47,6 +47,24 @@ def is_inside(path: str, root: str) -> bool:
         else:
             depth += 1
     return True
+
+
+def stands_inside(path: str, root: str) -> bool | None:
+    """As `is_inside`, but None where the path may be inside for some program."""
+    if is_inside(path, root):
+        return True
+    if not path or len(path) > PATH_CHARS or _suspect(path) or path.startswith("//"):
+        return None
+    if path.startswith("/") is not root.startswith("/"):
+        return None  # what a relative path is relative to is not known here
+    parts = path.split("/")
+    if any(part == ".." or (part != "." and part != part.strip().rstrip(".")) for part in parts):
+        return None
+    return None if is_inside(_folded(path), _folded(root)) else False
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", path).casefold())
 
 
 def parts_of(root: str) -> list[str]:

@@ -76,10 +76,14 @@ class Pattern:
 
     def _step(self, states: frozenset[int], char: str) -> frozenset[int]:
         forms = {char, char.lower(), char.upper()} if self._fold else {char}
+        single = [form for form in forms if len(form) == 1]
         reached = set()
         for state in states:
             edge = self._edges[state]
-            if edge is not None and any(len(f) == 1 and edge[0].holds(f) for f in forms):
+            if edge is None:
+                continue
+            held = map(edge[0].holds, single)  # a set that excludes a letter excludes its forms
+            if all(held) if edge[0].negated else any(held):
                 reached.add(edge[1])
         return self._closed(reached)
 

@@ -16,9 +16,9 @@ from enum import Enum
 from typing import Any
 
 from cairn.core.messages import Record
-from cairn.core.policy.argv import CARRIERS, Argv, taken_apart
+from cairn.core.policy.argv import CARRIERS, Argv, is_listed, means, taken_apart
 from cairn.core.policy.hosts import fits_host, host_of, is_pattern
-from cairn.core.policy.paths import is_inside, is_root
+from cairn.core.policy.paths import is_root, stands_inside
 from cairn.core.policy.patterns import TEXT_CHARS, compiled
 from cairn.core.policy.shape import need, predicates, several
 
@@ -51,8 +51,7 @@ class OneOf(Record, tag_field="is", tag="one_of"):
         found = [_same(value, given) for value in self.values]
         if True in found:
             return True
-        kinds = {_kind(value) for value in self.values}
-        return False if _kind(given) in kinds and not _lookalike(self.values, given) else None
+        return None if None in found else False
 
 
 class Matches(Record, tag_field="is", tag="matches"):
@@ -153,7 +152,7 @@ class Inside(Record, tag_field="is", tag="inside"):
         """Whether the argument is so."""
         if not isinstance(given, str):
             return None
-        return any(is_inside(given, root) for root in self.roots)
+        return _any(stands_inside(given, root) for root in self.roots)
 
 
 class Host(Record, tag_field="is", tag="host"):
@@ -250,11 +249,12 @@ class Command(Record, tag_field="is", tag="command"):
     def _flags(self, found: Argv) -> bool | None:
         told: list[bool | None] = []
         if self.only_flags is not None:
-            told.append(all(_is_listed(flag, self.only_flags) for flag in found.flags))
+            told.append(all(is_listed(flag, self.only_flags) for flag in found.flags))
         if self.no_flags:
-            told.append(not any(_may_mean(flag, self.no_flags) for flag in found.flags))
+            given = means(found.flags, self.no_flags)
+            told.append(None if given is None else not given)
         if self.with_flags:
-            told.append(any(_may_mean(flag, self.with_flags) for flag in found.flags))
+            told.append(means(found.flags, self.with_flags))
         return _all(told)
 
 
@@ -395,9 +395,9 @@ def _plain(value: Any) -> Any:
         return value.value
     if value is None or isinstance(value, str | int | float | Decimal | list | tuple | Mapping):
         return value
-    for means in ("__fspath__", "isoformat", "unicode_string"):
-        if hasattr(type(value), means):
-            written = getattr(value, means)()
+    for method in ("__fspath__", "isoformat", "unicode_string"):
+        if hasattr(type(value), method):
+            written = getattr(value, method)()
             return written if isinstance(written, str) else ABSENT
     return value
 
@@ -453,36 +453,6 @@ def _within(number: Decimal, low: float | None, high: float | None) -> bool:
     return (low is None or number >= Decimal(str(low))) and (
         high is None or number <= Decimal(str(high))
     )
-
-
-# ---------------------------------------------------------------- options of commands
-
-
-def _is_listed(flag: str, known: tuple[str, ...]) -> bool:
-    """Whether an option is beyond doubt one of these, or several short ones of them in one word."""
-    if flag in known or (flag.startswith("--") and flag.partition("=")[0] in known):
-        return True
-    return not flag.startswith("--") and all(f"-{letter}" in known for letter in flag[1:])
-
-
-def _may_mean(flag: str, known: tuple[str, ...]) -> bool:
-    """Whether an option may be one of these: shortened, with one dash, or bundled with others."""
-    name = flag.partition("=")[0]
-    for each in known:
-        if len(each) == 2:
-            if not flag.startswith("--") and each[1] in flag[1:]:
-                return True
-        elif _shortens(name, each):
-            return True
-    return False
-
-
-def _shortens(name: str, option: str) -> bool:
-    """Whether it is a long option, or begins as that does and is more than one short one."""
-    told = name.lstrip("-")
-    if not told or not option.lstrip("-").startswith(told):
-        return False
-    return name.startswith("--") or len(name) > 2
 
 
 # ---------------------------------------------------------------- three answers

@@ -27,13 +27,12 @@ from cairn.errors import (
     ConfigError,
     CorruptJournal,
     StoreFailed,
-    UnknownRun,
     UnsupportedStore,
 )
 from cairn.store.sqlite import schema, spending
 from cairn.store.sqlite.faults import patiently, translate
 from cairn.store.sqlite.journal import first_id, spans
-from cairn.store.sqlite.lines import Line, find_line, line_of_number, pending_of_run
+from cairn.store.sqlite.lines import Line, find_line, line_of, line_of_number, pending_of_run
 
 T = TypeVar("T")
 PATIENCE_S = 10.0
@@ -174,7 +173,7 @@ class Inspector:
                 "SELECT 1 FROM event WHERE id < ? LIMIT 1", (first_id(1),)
             ).fetchone()
             line = find_line(connection, "store")
-            return [*found, *(["store"] if store or (line is not None and line.head) else [])]
+            return [*found, *(["store"] if store or line is None or line.head else [])]
 
         return self._ask(names)
 
@@ -270,6 +269,13 @@ def _raw(connection: apsw.Connection, line: Line, after: int, upto: int) -> Iter
         )
 
 
+def _line_of(connection: apsw.Connection, run: str) -> Line:
+    """The line of a run. Raises `UnknownRun`; of the store's own, which every file has, more."""
+    if run == "store" and find_line(connection, run) is None:
+        raise CorruptJournal("the run table has no line of the store's own journal any more")
+    return line_of(connection, run)
+
+
 def _facts(connection: apsw.Connection) -> Iterator[object]:
     """What the store's journal says, as far as it can be read."""
     store = find_line(connection, "store")
@@ -282,9 +288,7 @@ def _facts(connection: apsw.Connection) -> Iterator[object]:
 
 def _audited(connection: apsw.Connection, run: str, since: int) -> list[AuditLine]:
     """The decisions of one journal; a fork's prefix is only read to know what its own are about."""
-    line = find_line(connection, run)
-    if line is None:
-        raise UnknownRun(f"there is no run {run!r} in this store")
+    line = _line_of(connection, run)
     if line.updated_at < since:
         return []
     rows = (
@@ -299,9 +303,7 @@ def _audited(connection: apsw.Connection, run: str, since: int) -> list[AuditLin
 
 
 def _inspect(connection: apsw.Connection, run: str, erasures: dict[str, StoreErased]) -> Inspection:
-    line = find_line(connection, run)
-    if line is None:
-        raise UnknownRun(f"there is no run {run!r} in this store")
+    line = _line_of(connection, run)
     previous, erased = GENESIS, 0
     parts = spans(connection, line, 0, line.head)
     for part, start, end in parts:

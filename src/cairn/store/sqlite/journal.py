@@ -157,7 +157,11 @@ def _payload(connection: apsw.Connection, run: str, seq: int, blob: bytes) -> by
 def spans(
     connection: apsw.Connection, line: Line, after: int, upto: int
 ) -> list[tuple[Line, int, int]]:
-    """Which journals hold the events `after < seq <= upto` of a run: the forked-from ones first."""
+    """Which journals hold the events `after < seq <= upto` of a run: the forked-from ones first.
+
+    Raises:
+        CorruptJournal: a run it was forked from is missing, or is no earlier one.
+    """
     found: list[tuple[Line, int, int]] = []
     while True:
         shared = line.parent_at if line.parent is not None else 0
@@ -165,6 +169,8 @@ def spans(
             found.append((line, max(after, shared), upto))
         if line.parent is None or after >= shared:
             return found[::-1]
+        if line.parent >= line.no:  # a run is forked from an earlier one: this could go in a ring
+            raise CorruptJournal(f"{line.id}: the run table says it was forked from a later run")
         upto = min(upto, shared)
         line = line_of_number(connection, line.parent)
 

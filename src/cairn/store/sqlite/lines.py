@@ -85,8 +85,10 @@ def unknown(run: str) -> UnknownRun:
 
 
 def line_of_number(connection: apsw.Connection, number: int) -> Line:
-    """The line of a run that a foreign key says is there."""
+    """The line of a run that a foreign key says is there. Raises `CorruptJournal`."""
     found: Any = connection.execute(_BY_NUMBER, (number,)).fetchone()
+    if found is None:
+        raise CorruptJournal(f"line {number} of the run table is missing, and a fork names it")
     return Line(*found)
 
 

@@ -316,6 +316,8 @@ def owner_of(connection: apsw.Connection, line: Line) -> Ledger | None:
         CorruptJournal: that event is missing or cannot be read.
     """
     while line.parent is not None:
+        if line.parent >= line.no:  # as in `spans`: this could go in a ring
+            raise CorruptJournal(f"{line.id}: the run table says it was forked from a later run")
         line = line_of_number(connection, line.parent)
     (row,) = rows_between(connection, line, 0, 1)
     if row.data is None:
