@@ -38,7 +38,7 @@ if words[0] == "open":
 else:
     app(words, prog_name="cairn")
 """
-READING = (("runs",), ("trace", "a"), ("inbox",), ("export", "a"), ("verify",))
+READING = (("runs",), ("trace", "a"), ("inbox",), ("export", "a"))
 
 
 @pytest.fixture
@@ -101,6 +101,15 @@ def test_reading_a_store_in_a_read_only_folder_is_one_clear_line(
     assert said.out == ""
     assert "even reading a store needs to make files beside it" in said.err
     assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_store_in_a_read_only_folder_can_be_verified_for_that_makes_no_files(
+    ordinary: Ordinary,
+) -> None:
+    said = ordinary(0o555, "verify", "--store", "fine/x.db")
+    assert said.code == 0, said
+    assert "intact" in said.out
 
 
 @pytest.mark.slow

@@ -176,13 +176,13 @@ def tools_started_before_their_intent_is_safe(monkeypatch):
     """An append returns at once, and is written a moment later."""
     append = SqliteStore.append
 
-    async def hasty(self, run, epoch, entries, index, *, release=False):
+    async def hasty(self, run, epoch, entries, index, **more):
         if any(entry.event.NAME == "tool.started" for entry in entries):
-            writing = append(self, run, epoch, entries, index, release=release)
+            writing = append(self, run, epoch, entries, index, **more)
             late.append(asyncio.ensure_future(writing))
             late[-1].add_done_callback(lambda done: done.exception())
             return
-        await append(self, run, epoch, entries, index, release=release)
+        await append(self, run, epoch, entries, index, **more)
 
     late = []
     monkeypatch.setattr(SqliteStore, "append", hasty)
