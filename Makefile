@@ -4,7 +4,6 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 FAST   := not slow and not kill and not campaign
-SLOW   := (slow or kill) and not campaign
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -22,8 +21,8 @@ demo: $(READY) ## run the tickets example; MODEL=provider:name lets a real model
 demo-local: $(READY) $(VENV)/.local ## run small tasks with a 135M model in this process
 	$(BIN)/python examples/local_tasks.py
 
-test: $(READY) ## fast tests (no slow, kill or campaign ones)
-	$(BIN)/python -m pytest -q -m "$(FAST)"
+test: $(READY) ## fast tests (no slow, kill or campaign ones), on two cores
+	$(BIN)/python tests/side_by_side.py fast
 
 check: $(READY) ## lint, format, types, layers, house rules, generated docs
 	$(BIN)/ruff check .
@@ -59,7 +58,7 @@ ci: export CAIRN_HYPOTHESIS_PROFILE ?= ci
 ci: test ci-rest ## everything CI runs; ends with pytest's count
 
 ci-rest: $(VENV)/.local check docs-examples # everything in ci but the fast tests
-	$(BIN)/python -m pytest -q -m "$(SLOW)"
+	$(BIN)/python tests/side_by_side.py slow
 
 # Pins every dependency for every platform, with hashes and without an index address.
 # A release waits seven days. Existing pins stay; `make lock ARGS=--upgrade` moves them.
