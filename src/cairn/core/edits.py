@@ -6,6 +6,8 @@ it reads says that a person changed the call and what ran.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from cairn.core import events as ev
@@ -20,6 +22,18 @@ _S = CallStatus
 EDITED = "edited"
 """How a request was decided whose call has been changed since."""
 EDITABLE = frozenset({_S.REQUESTED, *(s for s in _S if _S.REQUESTED in CALL_MOVES[s])})
+ASKED_FOR_NOTHING: dict[str, Any] = {
+    "status": _S.REQUESTED,
+    "approval": 0,
+    "granted": False,
+    "digest": "",
+    "expires_at": 0,
+    "asked": 0,
+    "terms": None,
+    "files": (),
+    "voided": 0,
+}
+"""How a call stands that is judged as if it had just been requested."""
 MARKS = {"open": " ", "doing": ">", "done": "x", "dropped": "-"}
 
 
@@ -62,16 +76,8 @@ def edited(state: RunState, entry: ev.Entry, event: ev.ToolEdited) -> RunState:
         arguments=event.arguments,
         edited=True,
         origin=state.run,  # another request than the one a fork's parent may have made
-        status=_S.REQUESTED,
-        approval=0,
-        granted=False,
-        digest="",
-        expires_at=0,
-        asked=0,
-        terms=None,
-        files=(),
-        voided=0,
         editor=entry.actor,
+        **ASKED_FOR_NOTHING,
     )
     return replace(state, calls=in_line(state.calls, changed))
 
@@ -92,15 +98,7 @@ def redirected(state: RunState, entry: ev.Entry, event: ev.ToolRedirected) -> Ru
         arguments=event.arguments,
         redirects=(*call.redirects, event.rule),
         origin=state.run,
-        status=_S.REQUESTED,
-        approval=0,
-        granted=False,
-        digest="",
-        expires_at=0,
-        asked=0,
-        terms=None,
-        files=(),
-        voided=0,
+        **ASKED_FOR_NOTHING,
     )
     return replace(state, calls=in_line(state.calls, changed))
 

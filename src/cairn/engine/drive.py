@@ -430,7 +430,14 @@ class Drive:
             await self._hand_over([event for _, event in known])
 
     async def _hand_over(self, events: list[ev.Event]) -> None:
-        late = [found for event in events if (found := late_command(event)) is not None]
+        calls = self._journal.state.calls  # as this owner knew them: the attempts are its own
+        late = [
+            found
+            if found.attempt or found.call not in calls
+            else msgspec.structs.replace(found, attempt=calls[found.call].attempt)
+            for event in events
+            if (found := late_command(event)) is not None
+        ]
         await deliver(self._store, self._run, late, self._host.clock)
 
 

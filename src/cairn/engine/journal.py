@@ -79,7 +79,7 @@ class OpenJournal:
             try:
                 self._add(step, event, now)
             except IllegalTransition:
-                event = _leftover(event)
+                event = _leftover(event, self.state)
                 self._add(step, event, now)
             self._outcomes.append((step, event))
 
@@ -206,13 +206,18 @@ class OpenJournal:
         return list(self._outcomes)
 
 
-def _leftover(event: ev.Event) -> ev.Event:
+def _leftover(event: ev.Event, state: RunState) -> ev.Event:
     """An outcome that news from elsewhere has made illegal, kept for the record all the same."""
-    if isinstance(event, ev.ToolCompleted):
-        return ev.ToolLate(call=event.call, ok=True, result=event.result)
-    if isinstance(event, ev.ToolFailed):
-        return ev.ToolLate(call=event.call, ok=False, message=event.message)
-
+    if isinstance(event, ev.ToolCompleted | ev.ToolFailed):
+        ok = isinstance(event, ev.ToolCompleted)
+        call = state.calls.get(event.call)
+        return ev.ToolLate(
+            call=event.call,
+            ok=ok,
+            result=event.result if isinstance(event, ev.ToolCompleted) else ev.EMPTY,
+            message=event.message if isinstance(event, ev.ToolFailed) else "",
+            attempt=call.attempt if call is not None else 0,
+        )
     return ev.ErrorRaised(
         error_class=ErrorClass.INTERNAL,
         message=f"{event.NAME} came when it was no longer allowed",

@@ -204,14 +204,13 @@ class Rest:
 class Entry:
     """One request that was let in, and what was so when it was."""
 
-    __slots__ = ("at", "ended", "let_by", "requests", "seq", "tick", "tokens")
+    __slots__ = ("at", "let_by", "requests", "seq", "tick", "tokens")
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
         self.at = 0.0
         self.tick = 0
         self.let_by = 0
-        self.ended = False
         self.requests = self.tokens = Part(0.0, 0)
 
 
@@ -308,8 +307,8 @@ class Room:
             self._quiet_s = min(max(QUIET_S, self._quiet_s) * 2, QUIET_CAP_S)
             self._dared = 0
         self._before = (self.bound, self._ceiling)
-        while self._well and self._well[0][0] <= self._episode:
-            self._well.popleft()
+        since = [each for each in self._well if each[0] > self._episode]  # kept in order of ends
+        self._well = deque(since, maxlen=REMEMBERED)
         self._let_by_before = entry.let_by
         self._refused_to = 0
         self._way, self._quick = 0.0, inf

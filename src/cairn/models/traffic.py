@@ -286,7 +286,6 @@ class TrafficLane:
 
     def _end(self, permit: _Permit) -> None:
         del self._open[permit.seq]
-        permit.ended = True
         self._rest.ended(permit.seq)
 
     def _take_back(self, permit: _Permit) -> None:
