@@ -81,7 +81,8 @@ class Claim(Record):
         epoch: Goes up with every claim; appends name it.
         head: The run's last seq at the time of the claim.
         previous: How the claim before this one ended. `dead` is proven by the owner's lock;
-            after `expired` the old owner may only be frozen and wake up again.
+            after `expired` an old owner may only be frozen and wake up again: the last one, or
+            one before it after whom nothing was written.
     """
 
     epoch: int

@@ -97,6 +97,7 @@ def test_a_file_of_the_first_version_can_be_looked_at_and_stays_as_it_is(path):
         "DROP INDEX run_uncounted",
         "DROP INDEX event_budgets",
         "ALTER TABLE run DROP COLUMN counted",
+        "ALTER TABLE run DROP COLUMN doubt",
         *(f"DROP TABLE {name}" for name in ("spend", "ledger", "uncounted")),
         "PRAGMA user_version = 1",
     )

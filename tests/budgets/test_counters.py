@@ -146,6 +146,7 @@ def test_a_file_of_an_older_cairn_is_brought_up_to_date_and_what_it_spent_is_cou
         "DROP INDEX run_uncounted",
         "DROP INDEX event_budgets",
         "ALTER TABLE run DROP COLUMN counted",
+        "ALTER TABLE run DROP COLUMN doubt",
         *(f"DROP TABLE {name}" for name in ("spend", "ledger", "uncounted")),
         "PRAGMA user_version = 1",
     )

@@ -6,7 +6,7 @@ import threading
 import pytest
 from tests.engine.kit import Ledger, Recorder, Watched, names, results, runtime, until
 
-from cairn import call, tool
+from cairn import NotDone, Refused, call, tool
 from cairn.core.commands import Late
 from cairn.engine.journal import PATIENCE
 from cairn.errors import StoreBusy, StoreFailed
@@ -177,5 +177,64 @@ def test_an_owner_that_was_given_up_has_one_patience_for_all_it_knows(caplog):
             assert f"the late outcome of {lost} is lost" in caplog.text
         run = await newcomer.run_async("a", "task", id="r")
         assert (run.reason, len(run.pending)) == ("in_doubt", 3)
+
+    asyncio.run(main())
+
+
+def test_an_outcome_handed_over_says_which_attempt_it_is_of_though_the_next_one_was_decided():
+    async def main():
+        store = InMemoryStore()
+        watched, ledger = Watched(store), Ledger()
+
+        @tool(effect="write", retries=1, backoff=0)
+        async def pay() -> str:
+            ledger.add("pay")
+            raise NotDone("busy")
+
+        newcomer = runtime(["unused"], [pay], store=store.beside())
+
+        async def given_up(name, *args, **kwargs):
+            if name == "append" and ledger.lines:
+                watched.before = None
+                store.freeze()  # neither the failure nor the start that follows is written yet
+                assert (await newcomer.run_async("a", "task", id="r")).reason == "in_doubt"
+                store.condition = "alive"
+
+        watched.before = given_up
+        zombie = runtime([call("pay"), "done"], [pay], store=watched)
+        await zombie.run_async("a", "task", id="r")
+        entries = await newcomer.trace_async("r")
+        late = [e.event for e in entries if e.event.NAME == "tool.late"]
+        assert [(event.ok, event.attempt) for event in late] == [(False, 1)]
+        assert "tool.resolved" not in names(entries), "what came of the call is known without it"
+
+    asyncio.run(main())
+
+
+def test_the_heir_of_a_frozen_owner_may_die_at_once_and_no_verdict_comes_too_early():
+    async def main():
+        store = InMemoryStore()
+        ledger, begun, gate = Ledger(), asyncio.Event(), asyncio.Event()
+
+        @tool(effect="write", timeout=5)
+        async def pay() -> str:
+            begun.set()
+            await gate.wait()
+            return ledger.add("pay")
+
+        frozen = runtime([call("pay"), "done"], [pay], store=store)
+        zombie = asyncio.create_task(frozen.run_async("a", "task", id="r"))
+        await begun.wait()
+        store.freeze()
+        heir = store.beside()
+        assert (await heir.claim("r")).previous == "expired"
+        heir.crash()
+        rt = runtime(["done"], [pay], store=store.beside())
+        assert (await rt.run_async("a", "task", id="r")).reason == "in_doubt"
+        with pytest.raises(Refused, match="may still be at work"):
+            await rt.resolve_async("r/c1", happened=False)
+        gate.set()
+        await asyncio.wait([zombie], timeout=10)
+        assert ledger.lines == ["pay"]
 
     asyncio.run(main())

@@ -36,7 +36,7 @@ from cairn.engine.calls import CallRunner, deliver
 from cairn.engine.consent import Consent
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
-from cairn.engine.journal import OpenJournal
+from cairn.engine.journal import OpenJournal, Outcome, outcomes
 from cairn.engine.load import load
 from cairn.engine.perform import ModelCall, lane_of, model_of, perform_task
 from cairn.engine.versions import refuse_pinned, version_change
@@ -374,11 +374,12 @@ class Drive:
         for back in self._flights.landed():
             with suppress(Exception):  # it may be this very outcome that is at fault
                 if crew is not None:
-                    known += events_for(back, self.state, crew, host.clock.now_us(), 0.0)
+                    steps = events_for(back, self.state, crew, host.clock.now_us(), 0.0)
+                    known += outcomes(steps, self.state)
         try:
-            return await self._end(error, known)
+            return await self._end(error, [(step, event) for step, event, _ in known])
         except Fenced:
-            await self._hand_over([event for _, event in known])
+            await self._hand_over(known)
             return Directive(kind="busy")
         except StoreError:
             raise
@@ -417,27 +418,19 @@ class Drive:
     async def leave(self) -> None:
         """Somebody else owns the run: stop, and hand over what was finished as late outcomes."""
         await self._flights.halt()
-        known: list[tuple[int, ev.Event]] = []
+        known: list[Outcome] = []
         try:
             if self._crew is not None:
-                state = self._journal.state
+                state, clock = self._journal.state, self._host.clock
                 for back in self._flights.landed():
-                    known += events_for(
-                        back, state, self._crew, self._host.clock.now_us(), self._host.jitter()
-                    )
+                    steps = events_for(back, state, self._crew, clock.now_us(), 0.0)
+                    known += outcomes(steps, state)
         finally:  # an outcome that cannot be read takes no other one with it
             known += self._journal.unwritten()
-            await self._hand_over([event for _, event in known])
+            await self._hand_over(known)
 
-    async def _hand_over(self, events: list[ev.Event]) -> None:
-        calls = self._journal.state.calls  # as this owner knew them: the attempts are its own
-        late = [
-            found
-            if found.attempt or found.call not in calls
-            else msgspec.structs.replace(found, attempt=calls[found.call].attempt)
-            for event in events
-            if (found := late_command(event)) is not None
-        ]
+    async def _hand_over(self, known: list[Outcome]) -> None:
+        late = [each for outcome in known if (each := late_command(outcome)) is not None]
         await deliver(self._store, self._run, late, self._host.clock)
 
 
@@ -446,12 +439,13 @@ def _cut_short(action: RunTask, reason: Reason) -> TaskBack:
     return TaskBack(step=action.step, ok=False, message=message, cut=reason == "cancelled")
 
 
-def late_command(event: ev.Event) -> Late | None:
+def late_command(outcome: Outcome) -> Late | None:
     """The late outcome that a tool's outcome becomes for somebody who no longer owns the run."""
+    event, attempt = outcome.event, outcome.attempt
     if isinstance(event, ev.ToolCompleted):
-        return Late(call=event.call, ok=True, result=event.result)
+        return Late(call=event.call, ok=True, result=event.result, attempt=attempt)
     if isinstance(event, ev.ToolFailed):
-        return Late(call=event.call, ok=False, message=event.message)
+        return Late(call=event.call, ok=False, message=event.message, attempt=attempt)
     if isinstance(event, ev.ToolLate):
         return Late(
             call=event.call,

@@ -7,6 +7,7 @@ outcomes are appended again behind it, and the decisions are dropped: they must 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from cairn.core import events as ev
 from cairn.core.budgets import Room
@@ -28,6 +29,15 @@ from cairn.ports import Beside, Clock, Store
 PATIENCE = 6
 """How often a busy store is tried again, 10 s each: an outcome once known is not given up."""
 Steps = Iterable[tuple[int, ev.Event]]
+
+
+class Outcome(NamedTuple):
+    """What came back from outside."""
+
+    step: int
+    event: ev.Event
+    attempt: int
+    """The attempt of its call that a tool's outcome is of; 0 with anything else."""
 
 
 class OpenJournal:
@@ -54,7 +64,7 @@ class OpenJournal:
         self._watchers = watchers
         self._redaction = redaction
         self._entries: list[ev.Entry] = []
-        self._outcomes: list[tuple[int, ev.Event]] = []
+        self._outcomes: list[Outcome] = []
         self._beside: Beside | None = None
         self._released = False
         self._now = 0
@@ -71,17 +81,19 @@ class OpenJournal:
         """The last seq that is known to be durable."""
         return self._written.seq
 
-    def record(self, outcomes: Steps) -> None:
+    def record(self, steps: Steps) -> None:
         """Take in what came back from outside; it is written come what may."""
+        for step, event in steps:
+            self._take(Outcome(step, self._redaction.value(event), _attempt(event, self.state)))
+
+    def _take(self, outcome: Outcome) -> None:
         now = self._clock.now_us()
-        for step, outcome in outcomes:
-            event = self._redaction.value(outcome)
-            try:
-                self._add(step, event, now)
-            except IllegalTransition:
-                event = _leftover(event, self.state)
-                self._add(step, event, now)
-            self._outcomes.append((step, event))
+        try:
+            self._add(outcome.step, outcome.event, now)
+        except IllegalTransition:
+            outcome = outcome._replace(event=_leftover(outcome))
+            self._add(outcome.step, outcome.event, now)
+        self._outcomes.append(outcome)
 
     def tick(self) -> int:
         """The instant that decisions are taken at from here on; their events say the same."""
@@ -172,11 +184,12 @@ class OpenJournal:
 
     def _drop_decisions(self) -> None:
         """Go back to what is written and what came back."""
-        outcomes = self._outcomes
+        known = self._outcomes
         self.state = self._written
         self._entries, self._outcomes = [], []
         self._beside = None
-        self.record(outcomes)
+        for outcome in known:
+            self._take(outcome)
 
     async def close(self) -> None:
         """Write what came back and give the claim up, whatever news there is."""
@@ -201,22 +214,35 @@ class OpenJournal:
             for entry in entries:
                 self._watchers.observe(run, entry)
 
-    def unwritten(self) -> list[tuple[int, ev.Event]]:
+    def unwritten(self) -> list[Outcome]:
         """Outcomes that have no place in the journal yet."""
         return list(self._outcomes)
 
 
-def _leftover(event: ev.Event, state: RunState) -> ev.Event:
+def outcomes(steps: Steps, state: RunState) -> list[Outcome]:
+    """What came back, with the attempts it is of; `state` knows of nothing that began since."""
+    return [Outcome(step, event, _attempt(event, state)) for step, event in steps]
+
+
+def _attempt(event: ev.Event, state: RunState) -> int:
+    """Which attempt an outcome is of, while its call stands as it was when it came back.
+
+    Later the state may know of a next attempt: decided and never begun, or somebody else's.
+    """
+    if not isinstance(event, ev.ToolCompleted | ev.ToolFailed):
+        return 0
+    call = state.calls.get(event.call)
+    return call.attempt if call is not None else 0
+
+
+def _leftover(outcome: Outcome) -> ev.Event:
     """An outcome that news from elsewhere has made illegal, kept for the record all the same."""
-    if isinstance(event, ev.ToolCompleted | ev.ToolFailed):
-        ok = isinstance(event, ev.ToolCompleted)
-        call = state.calls.get(event.call)
+    event = outcome.event
+    if isinstance(event, ev.ToolCompleted):
+        return ev.ToolLate(call=event.call, ok=True, result=event.result, attempt=outcome.attempt)
+    if isinstance(event, ev.ToolFailed):
         return ev.ToolLate(
-            call=event.call,
-            ok=ok,
-            result=event.result if isinstance(event, ev.ToolCompleted) else ev.EMPTY,
-            message=event.message if isinstance(event, ev.ToolFailed) else "",
-            attempt=call.attempt if call is not None else 0,
+            call=event.call, ok=False, message=event.message, attempt=outcome.attempt
         )
     return ev.ErrorRaised(
         error_class=ErrorClass.INTERNAL,

@@ -167,7 +167,8 @@ class InMemoryStore:
                 return None
             previous: Literal["new", "released", "dead", "expired"]
             if journal.owner is not None:
-                previous = "dead" if journal.owner.condition == "dead" else "expired"
+                journal.doubt |= journal.owner.condition != "dead"
+                previous = "expired" if journal.doubt else "dead"
             else:
                 previous = "released" if journal.epoch else "new"
             journal.epoch += 1
@@ -199,6 +200,7 @@ class InMemoryStore:
                 check_gapless(run, journal.head, entries)
                 journals.budgets.charge(run, lambda: journals.owner_of(journal), entries)
                 journal.extend(entries)
+                journal.doubt = False
             if beside is not None and beside.entries:
                 journals.store.extend(beside.entries)
                 journals.written(journals.store, None)

@@ -21,6 +21,7 @@ class Journal:
     __slots__ = (
         "cancel",
         "created_at",
+        "doubt",
         "entries",
         "epoch",
         "head",
@@ -39,6 +40,8 @@ class Journal:
         self.epoch = 0
         self.owner: InMemoryStore | None = None
         self.cancel = False
+        self.doubt = False
+        """Somebody it was claimed from was only frozen, and nothing was written since."""
         self.created_at = 0
         self.updated_at = 0
         self.sealed: list[Row] = []

@@ -105,6 +105,26 @@ class ClaimPromises(Promises):
 
         self.keep(promise)
 
+    def test_a_frozen_owner_stays_in_mind_until_something_is_written_after_it(self) -> None:
+        async def promise(store: Store) -> None:
+            second, third = self.beside(store), self.beside(store)
+            story = Story("r")
+            await create(store, story)
+            await drive(store, story, story.ask())
+            self.freeze(store)
+            assert await second.claim("r") == Claim(epoch=2, head=4, previous="expired")
+            await second.append("r", 2, [], None, release=True)
+            assert await second.claim("r") == Claim(epoch=3, head=4, previous="released")
+            self.die(second)
+            assert await third.claim("r") == Claim(epoch=4, head=4, previous="expired")
+            await third.append("r", 4, story.tell(note("it may wake up")), story.index)
+            fourth = self.beside(third)
+            self.die(third)
+            assert await fourth.claim("r") == Claim(epoch=5, head=5, previous="dead")
+            await fourth.close()
+
+        self.keep(promise)
+
     def test_a_closed_store_leaves_its_claims_to_others_but_does_not_count_as_dead(self) -> None:
         async def promise(store: Store) -> None:
             other = self.beside(store)

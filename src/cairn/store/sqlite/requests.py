@@ -117,6 +117,8 @@ class Append(Request):
         if self.spending and tx.spending.stands:
             tx.spending.charge(line, self.spending)
         tx.extend(line, prepared)
+        if prepared:
+            tx.no_doubt(line)
         if self.facts:
             tx.extend(tx.line(STORE), self.facts)
         if self.cancel:
@@ -249,6 +251,8 @@ class Take(Request):
             if fate == "alive":
                 return None
             previous = fate
+        if line.epoch and tx.in_doubt(line, frozen=previous == "expired") and previous == "dead":
+            previous = "expired"
         tx.owners.enlist(tx.connection)
         line.epoch += 1
         line.indexed = True

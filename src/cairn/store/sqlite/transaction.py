@@ -71,6 +71,7 @@ class Transaction:
         self.spending = Spending(connection, self.flush)
         self.driven: set[str] = set()
         """Runs this process has claimed and not released."""
+        self._doubtful: set[str] = set()
         self._lines: dict[str, Line] = {}
         self._version = -1
         self._touched: dict[int, Line] = {}
@@ -162,6 +163,25 @@ class Transaction:
             line.owner = owner
             line.indexed = True
         self._dirty[line.no] = line
+
+    def in_doubt(self, line: Line, *, frozen: bool) -> bool:
+        """Whether who drove a run before may yet wake up; remembered until something is written.
+
+        `frozen` says so of the last one; of those before it the file does.
+        """
+        if not frozen:
+            doubt = self.connection.execute("SELECT doubt FROM run WHERE no = ?", (line.no,)).get
+            if not doubt:
+                return False
+        self.connection.execute("UPDATE run SET doubt = 1 WHERE no = ?", (line.no,))
+        self._doubtful.add(line.id)
+        return True
+
+    def no_doubt(self, line: Line) -> None:
+        """What was at work when a run was claimed has been told of."""
+        if line.id in self._doubtful:
+            self._doubtful.discard(line.id)
+            self.connection.execute("UPDATE run SET doubt = 0 WHERE no = ?", (line.no,))
 
     def extend(self, line: Line, prepared: Sequence[Prepared]) -> None:
         """Append rows, chained to the last one."""
