@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rendering import pages, sections
+from rendering import pages, sections, toolkit
 from rendering.figures import figures
 from rendering.reference import reference
 from rendering.spelling import DOCS, ROOT
@@ -36,6 +36,10 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "tool-options": sections.tool_options,
     "results": sections.results,
     "builtins": sections.builtins,
+    "toolkit": toolkit.overview,
+    "toolkit-parameters": toolkit.each,
+    "toolkit-bounds": toolkit.fixed,
+    "toolkit-makers": toolkit.makers,
     "trace": sections.sample_trace,
     "figures": figures,
 }

@@ -21,7 +21,13 @@ and `application_id` says that the file is a Cairn store."""
 
 ABOUT_CLI = """\
 Commands that read or decide need the store and nothing else. Commands that drive a run need the
-application that knows its agent: `--app shop:rt` names the `Runtime` called `rt` in `shop.py`."""
+application that knows its agent: `--app shop:rt` names the `Runtime` called `rt` in `shop.py`.
+
+All commands find the store in one way, the first of these that is named: `--store`; the own
+store of the application of `--app`; `CAIRN_STORE`; `[tool.cairn] store` in `pyproject.toml`; the
+own store of the application of `CAIRN_APP`, then of `[tool.cairn] app`; `./cairn.db`. Who wants no
+code of an application loaded to look at its runs names the store. An application that is driven
+works on the store that was found, whatever it was made with."""
 EXIT_CODES = """\
 A command that drove a run exits with a code that says how the run stands. Every other command
 exits with 0 when it did what was asked. In both cases 1 means that it was refused or failed, and 2
@@ -106,13 +112,21 @@ def cli() -> str:
     """The help of every command, as it prints it."""
     from cairn.cli.entry import app
 
-    names = [each.name or each.callback.__name__ for each in app.registered_commands]
     codes = [(f"`{status}`", str(code)) for status, code in OF_STATUS.items()]
     parts = ["# Command line", NOTE, ABOUT_CLI, f"```text\n{help_of(app)}\n```"]
     parts += ["## Exit codes", EXIT_CODES, table(("how the run stands", "exit code"), codes)]
-    for name in names:
-        parts.append(f"## `cairn {name}`\n\n```text\n{help_of(app, name)}\n```")
+    for words in commands_of(app):
+        parts.append(f"## `cairn {' '.join(words)}`\n\n```text\n{help_of(app, *words)}\n```")
     return "\n\n".join(parts) + "\n"
+
+
+def commands_of(app: Any) -> list[tuple[str, ...]]:
+    """The words of every command, in the order of the help; a group stands before its own."""
+    found = [(each.name or each.callback.__name__,) for each in app.registered_commands]
+    for group in app.registered_groups:
+        found.append((group.name,))
+        found += [(group.name, *words) for words in commands_of(group.typer_instance)]
+    return found
 
 
 def help_of(app: Any, *command: str) -> str:

@@ -121,7 +121,7 @@ def signature(name: str, function: Any) -> str:
     given = inspect.signature(function)
     shown, starred = [], False
     for each in given.parameters.values():
-        if each.name == "self":
+        if each.name == "self" or each.name.startswith("_"):
             continue
         if each.kind is each.KEYWORD_ONLY and not starred:
             shown.append("*")

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from cairn.version import __version__
 
 if TYPE_CHECKING:
-    from cairn.agent import Agent, Answer, Briefing
+    from cairn.agent import Agent, Answer
+    from cairn.block import Briefing, ContextBlock
     from cairn.core.budgets import Budget
     from cairn.core.events import Entry
     from cairn.core.ladder import Ladder, Rung
     from cairn.core.limits import Limits, Price, Tier, Usage
     from cairn.core.messages import Blob, Principal, Source, Text, Uri
     from cairn.core.policy import Policy, Rule
+    from cairn.core.rules import Need
     from cairn.core.terms import ApprovalTerms
     from cairn.engine.result import Run
     from cairn.errors import (
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
         ErrorClass,
         IllegalTransition,
         ModelError,
+        NoRoute,
         NotDone,
         Refused,
         RunConflict,
+        RunErased,
         SessionBusy,
         StoreBusy,
         StoreError,
@@ -41,19 +45,27 @@ if TYPE_CHECKING:
         VersionMismatch,
     )
     from cairn.governance.secrets import Secrets
+    from cairn.hooks import Deny, HookCall, HookRequest, Narrow, Rewrite, before_model, before_tool
+    from cairn.intake import Intake
     from cairn.mcp.server import McpServer
+    from cairn.memory import Embedder, Fact, Memory, MemoryRules, memory_block
     from cairn.models.cassette import Cassette
     from cairn.models.remote import RemoteModel
     from cairn.models.scripted import Scripted, call
     from cairn.models.traffic import TrafficLimits
     from cairn.ports import Delta, Discard, Progress
     from cairn.runtime import Runtime
+    from cairn.runtime.routing import Route
+    from cairn.skills import Skills
     from cairn.tools.context import Context
     from cairn.tools.tool import Tool, tool
     from cairn.tools.verdicts import NOT_HAPPENED, UNKNOWN, happened
 
 _HOMES = {
-    "cairn.agent": ("Agent", "Answer", "Briefing"),
+    "cairn.agent": ("Agent", "Answer"),
+    "cairn.block": ("Briefing", "ContextBlock"),
+    "cairn.core.rules": ("Need",),
+    "cairn.intake": ("Intake",),
     "cairn.core.budgets": ("Budget",),
     "cairn.core.events": ("Entry",),
     "cairn.core.ladder": ("Ladder", "Rung"),
@@ -69,9 +81,11 @@ _HOMES = {
         "ErrorClass",
         "IllegalTransition",
         "ModelError",
+        "NoRoute",
         "NotDone",
         "Refused",
         "RunConflict",
+        "RunErased",
         "SessionBusy",
         "StoreBusy",
         "StoreError",
@@ -83,13 +97,25 @@ _HOMES = {
         "VersionMismatch",
     ),
     "cairn.governance.secrets": ("Secrets",),
+    "cairn.hooks": (
+        "Deny",
+        "HookCall",
+        "HookRequest",
+        "Narrow",
+        "Rewrite",
+        "before_model",
+        "before_tool",
+    ),
     "cairn.mcp.server": ("McpServer",),
+    "cairn.memory": ("Embedder", "Fact", "Memory", "MemoryRules", "memory_block"),
     "cairn.models.cassette": ("Cassette",),
     "cairn.models.remote": ("RemoteModel",),
     "cairn.models.scripted": ("Scripted", "call"),
     "cairn.models.traffic": ("TrafficLimits",),
     "cairn.ports": ("Delta", "Discard", "Progress"),
     "cairn.runtime": ("Runtime",),
+    "cairn.runtime.routing": ("Route",),
+    "cairn.skills": ("Skills",),
     "cairn.tools.context": ("Context",),
     "cairn.tools.tool": ("Tool", "tool"),
     "cairn.tools.verdicts": ("NOT_HAPPENED", "UNKNOWN", "happened"),
@@ -110,15 +136,27 @@ __all__ = [
     "Cassette",
     "ConfigError",
     "Context",
+    "ContextBlock",
     "Delta",
+    "Deny",
     "Discard",
+    "Embedder",
     "Entry",
     "ErrorClass",
+    "Fact",
+    "HookCall",
+    "HookRequest",
     "IllegalTransition",
+    "Intake",
     "Ladder",
     "Limits",
     "McpServer",
+    "Memory",
+    "MemoryRules",
     "ModelError",
+    "Narrow",
+    "Need",
+    "NoRoute",
     "NotDone",
     "Policy",
     "Price",
@@ -126,14 +164,18 @@ __all__ = [
     "Progress",
     "Refused",
     "RemoteModel",
+    "Rewrite",
+    "Route",
     "Rule",
     "Run",
     "RunConflict",
+    "RunErased",
     "Rung",
     "Runtime",
     "Scripted",
     "Secrets",
     "SessionBusy",
+    "Skills",
     "Source",
     "StoreBusy",
     "StoreError",
@@ -150,8 +192,11 @@ __all__ = [
     "Usage",
     "VersionMismatch",
     "__version__",
+    "before_model",
+    "before_tool",
     "call",
     "happened",
+    "memory_block",
     "tool",
 ]
 

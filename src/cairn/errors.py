@@ -3,12 +3,16 @@
     CairnError
     ├── UsageError                 the developer asked for something impossible
     │   ├── ConfigError            a named field has a bad value (carries field and fix)
-    │   │   └── ModelUnready       a key, a package or an address of a model is missing here
+    │   │   ├── ModelUnready       a key, a package or an address of a model is missing here
+    │   │   └── UnknownTools       a policy or a declaration names tools that nobody offers
     │   ├── ToolDefinitionError    a tool cannot be declared like this
     │   ├── SyncInsideLoop         a sync verb was called inside a running event loop
     │   └── UnsupportedStore       this file or platform cannot hold a store
     ├── RunError                   a run and what was asked of it do not fit
-    │   ├── UnknownRun · UnknownAgent
+    │   ├── UnknownRun
+    │   │   └── RunErased          what the run said was erased; its place and hashes stay
+    │   ├── UnknownAgent
+    │   ├── NoRoute                no route takes a message from there
     │   ├── DepsFailed             the deployment's factory of dependencies raised
     │   │   └── ToolsUnready       a server of tools cannot be reached
     │   ├── VersionMismatch        the run is pinned to another version of its agent
@@ -35,6 +39,7 @@ What goes wrong inside a run is data, not an exception: see `ErrorClass`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -117,6 +122,32 @@ class ModelUnready(ConfigError):
         return unready
 
 
+class UnknownTools(ConfigError):
+    """A policy, or what is declared of a server, names tools that nobody offers.
+
+    A run that needs them is as it was, and can be driven again when the names are mended.
+
+    Attributes:
+        names: The names, as they are written.
+    """
+
+    def __init__(self, field: str, problem: str, fix: str, names: tuple[str, ...] = ()) -> None:
+        super().__init__(field, problem, fix)
+        self.names = names
+
+    @classmethod
+    def of(cls, found: Sequence[tuple[str, str, str, str]]) -> UnknownTools:
+        """Several of them in one error, a line for each.
+
+        Args:
+            found: Of each the field, the name, the problem and the fix; at least one.
+        """
+        field, _, problem, fix = found[0]
+        error = cls(field, problem, fix, tuple(name for _, name, _, _ in found))
+        error.args = ("\n".join(f"{where}: {said}. {do}" for where, _, said, do in found),)
+        return error
+
+
 class ToolDefinitionError(UsageError):
     """A function cannot become a tool as declared; the message names the tool and the fix."""
 
@@ -135,6 +166,22 @@ class RunError(CairnError):
 
 class UnknownRun(RunError):
     """No run, session, call or request has this id in the store."""
+
+
+class RunErased(UnknownRun):
+    """What the run said was erased with its principal; its line, times and hashes stay.
+
+    Nothing goes on from it: it is neither read, driven, forked, retried nor written to again.
+
+    Attributes:
+        run: Its id.
+    """
+
+    def __init__(self, run: str) -> None:
+        super().__init__(
+            f"run {run!r} was erased: what it said is gone, and nothing goes on from it"
+        )
+        self.run = run
 
 
 class UnknownAgent(RunError):
@@ -165,6 +212,23 @@ class VersionMismatch(RunError):
         )
         self.run = run
         self.parts = parts
+
+
+class NoRoute(RunError):
+    """No route takes the message; it names what was asked for, and the nearest route.
+
+    Attributes:
+        channel, principal, key: Where the message came from.
+    """
+
+    def __init__(self, channel: str, principal: str, key: str, hint: str = "") -> None:
+        super().__init__(
+            f"no route takes a message from channel {channel!r}, principal {principal!r}, "
+            f"key {key!r}{hint}"
+        )
+        self.channel = channel
+        self.principal = principal
+        self.key = key
 
 
 class RunConflict(RunError):

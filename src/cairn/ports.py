@@ -12,107 +12,80 @@ from typing import Any, Literal, Protocol
 from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import Row
 from cairn.core.commands import Command
-from cairn.core.events import Entry
+from cairn.core.erasing import Erasure, Holdings
+from cairn.core.events import Entry, RunRef
 from cairn.core.index import Index, Pending
 from cairn.core.limits import Price, Usage
-from cairn.core.messages import Message, Part, Record
+from cairn.core.messages import Message, Part, Principal, Record
+from cairn.core.run_table import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo
 from cairn.core.state import RunState
 from cairn.errors import ErrorClass
+
+__all__ = [
+    "Beside",
+    "Claim",
+    "Clock",
+    "Delta",
+    "Discard",
+    "Erasure",
+    "Holdings",
+    "Lane",
+    "Model",
+    "ModelReply",
+    "ModelRequest",
+    "NewRun",
+    "Observed",
+    "Observer",
+    "OnDelta",
+    "Permit",
+    "Progress",
+    "ReplyCall",
+    "RunFilter",
+    "RunInfo",
+    "SessionInfo",
+    "SessionLists",
+    "Store",
+    "ToolSchema",
+]
 
 # ---------------------------------------------------------------- store
 
 
-class RunInfo(Record):
-    """A line of the run table.
+class SessionLists(Protocol):
+    """What a store says of sessions; the facts that move one are kept with `Store.keep`."""
 
-    Args:
-        run: Its id.
-        agent, session, principal: As given at creation.
-        head: Seq of its last event.
-        status: As `lifecycle.Status` says it.
-        waits: Reasons it waits for.
-        wake_at: When time is news for it, 0 for never.
-        leased: Whether a living owner drives it now.
-        digest: Hash of agent, input and principal; what makes two creations equal.
-        parent, parent_at: The journal whose prefix it shares, and how much of it.
-        created_at, updated_at: Microseconds since 1970, UTC.
-    """
+    async def session_head(self, session: str) -> RunInfo | None:
+        """The run a session stands at: its newest that has begun, or one it was put on since.
 
-    run: str
-    agent: str = ""
-    session: str = ""
-    principal: str = ""
-    head: int = 0
-    status: str = "queued"
-    waits: tuple[str, ...] = ()
-    wake_at: int = 0
-    leased: bool = False
-    digest: str = ""
-    parent: str = ""
-    parent_at: int = 0
-    created_at: int = 0
-    updated_at: int = 0
-    steps: int = 0
-    tokens: int = 0
-    micro_usd: int = 0
+        None if there is no such session.
+        """
+        ...
 
+    async def session_open(self, session: str) -> list[RunInfo]:
+        """The runs of a session that are not over, oldest first: the active one, those behind."""
+        ...
 
-class NewRun(Record):
-    """What a store needs to know of a run beside its first events.
+    async def sessions(self, principal: str = "", limit: int = 100) -> list[SessionInfo]:
+        """Sessions, the one with the newest run first; those of one principal's id, or all."""
+        ...
 
-    `previous` is the run its session's conversation is taken from, empty when it begins one;
-    None when that does not matter, as for a fork.
-    """
+    async def session(self, session: str) -> SessionInfo:
+        """One session. Raises `UnknownRun`."""
+        ...
 
-    run: str
-    agent: str
-    digest: str
-    session: str = ""
-    previous: str | None = None
-    principal: str = ""
-    parent: str = ""
-    parent_at: int = 0
+    async def unread(self, agents: Sequence[str], limit: int = 100) -> list[str]:
+        """Ended runs of these agents with messages nobody has read, oldest first.
+
+        Only those that their session stands at, and none while a run of it is not over.
+        """
+        ...
+
+    async def message(self, id: str) -> RunRef | None:
+        """Where a message went: event 1 of the run it started, or where it was queued."""
+        ...
 
 
-class Claim(Record):
-    """The right to append to a run, until somebody claims it after us.
-
-    Args:
-        epoch: Goes up with every claim; appends name it.
-        head: The run's last seq at the time of the claim.
-        previous: How the claim before this one ended. `dead` is proven by the owner's lock;
-            after `expired` an old owner may only be frozen and wake up again: the last one, or
-            one before it after whom nothing was written.
-    """
-
-    epoch: int
-    head: int
-    previous: Literal["new", "released", "dead", "expired"]
-
-
-class Beside(Record):
-    """What an append has to do with the journal `store`.
-
-    Args:
-        head: Its last seq as the decision knew it; the append is refused when it has moved.
-        entries: Facts for it, in the same write.
-    """
-
-    head: int
-    entries: tuple[Entry, ...] = ()
-
-
-class RunFilter(Record):
-    """Which runs to list; empty fields match all. Newest first."""
-
-    status: tuple[str, ...] = ()
-    agent: str = ""
-    session: str = ""
-    principal: str = ""
-    limit: int = 100
-
-
-class Store(Protocol):
+class Store(SessionLists, Protocol):
     """Where journals live.
 
     It must never: acknowledge what a crash can lose (beyond its stated durability), let two
@@ -123,11 +96,12 @@ class Store(Protocol):
     async def create(self, new: NewRun, entries: Sequence[Entry], index: Index) -> RunInfo | None:
         """Start a journal. None when it was made; the existing run's line when the id is taken.
 
-        A fork's first entry has seq `parent_at + 1`; its prefix is read from the parent.
+        Of an id under which a message was queued, that is the run it was queued in. A fork's
+        first entry has seq `parent_at + 1`; its prefix is read from the parent.
 
         Raises:
-            SessionBusy: the session has an active run.
-            Moved: the session's newest run is no longer `new.previous`.
+            SessionBusy: a run of the session is not over, and this one is not to wait behind it.
+            Moved: the session does not stand at `new.previous`, or has nothing to wait behind.
             UnknownRun: the parent does not exist.
         """
         ...
@@ -158,7 +132,10 @@ class Store(Protocol):
         ...
 
     async def claim(self, run: str) -> Claim | None:
-        """Take the run over, or None while a living owner (or this process) drives it."""
+        """Take the run over, or None while a living owner (or this process) drives it.
+
+        None as well while it waits behind another of its session, unless it is to be cancelled.
+        """
         ...
 
     async def append(
@@ -192,7 +169,8 @@ class Store(Protocol):
         """Everybody else's write: fold the tail after `seen`, `accept`, append one event.
 
         All in one transaction; the claim and its epoch are left alone. Returns the state after
-        it, and the new entry (None when the command changed nothing).
+        it, and the new entry (None when the command changed nothing, or when its id is that of a
+        run, or of a message that was queued before).
 
         Raises: whatever `accept` raises, with nothing written.
         """
@@ -204,8 +182,13 @@ class Store(Protocol):
         They go to the journal named `store`, which is read like a run's. `entries[0].seq - 1` is
         the head they were decided at.
 
+        A session that is rewound or forked stands at the run it names from then on.
+
         Raises:
-            Moved: its head is not `head`; read its tail and decide anew.
+            Moved: its head is not `head`: read its tail and decide anew; a session to be rewound
+                has another newest run, or one to be made exists.
+            SessionBusy: a run of a session to be rewound is not over.
+            UnknownRun: a run it names does not exist.
         """
         ...
 
@@ -239,7 +222,8 @@ class Store(Protocol):
     async def runnable(self, agents: Sequence[str], now: int, limit: int = 100) -> list[str]:
         """Runs of these agents that could be driven: queued, running or woken, and unclaimed.
 
-        A run with a cancel requested is named whatever its agent. Oldest first.
+        A run with a cancel requested is named whatever its agent, one that waits behind others
+        when those are over. Oldest first.
         """
         ...
 
@@ -255,10 +239,6 @@ class Store(Protocol):
         """Wait until anything was written after the token `seen` (0 at first); the new token."""
         ...
 
-    async def session_head(self, session: str) -> RunInfo | None:
-        """The newest run of a session."""
-        ...
-
     def lock_path(self, run: str, call: str) -> str:
         """Where the lock file of a call's child processes goes; empty if nothing is on disk."""
         ...
@@ -267,11 +247,40 @@ class Store(Protocol):
         """Whether a child process of this call still holds its lock file."""
         ...
 
-    async def prune(self, before: int, dry_run: bool = False) -> list[str]:
+    async def prune(self, before: int, dry_run: bool = False, session: str = "") -> list[str]:
         """Remove whole ended runs last written before this time; a tombstone keeps each hash.
 
-        Runs with living forks, with an effect still unknown, or named by a later run of a live
-        session stay.
+        Runs with living forks, with an effect still unknown, with messages nobody has read, named
+        by a later run of a live session, or that another session was forked from stay. With
+        `session` only runs of that one go.
+        """
+        ...
+
+    async def holdings(self, principal: Principal) -> Holdings:
+        """What there is of a principal: of this id in this tenant, whatever their roles."""
+        ...
+
+    async def erase(
+        self, principal: Principal, now: int, *, actor: str = "", reason: str = ""
+    ) -> Erasure:
+        """Erase all that is kept of a principal, in one write; once more does no harm.
+
+        Whole runs, forks and retries with them: each event loses its data and its salt and keeps
+        header, digest and hash, so that the chain still verifies; the run's line keeps id, agent,
+        status, times and sums. Facts, sessions, messages, grants, inbox rows and counters go
+        whole, and so do the facts of the journal `store` about them. A record for each run, and
+        one that counts and names nobody, say so there. Nothing goes on from an erased run.
+
+        Args:
+            principal: Whose; roles do not matter.
+            now: When it is, microseconds since 1970, UTC.
+            actor, reason: By whom and why; kept.
+
+        Raises:
+            Refused: one of the runs is not over, or another principal's run goes on from one of
+                them; it names them, and nothing has changed.
+            ConfigError: no principal is named.
+            CorruptJournal: what is to be erased cannot be read; nothing has changed.
         """
         ...
 

@@ -133,7 +133,6 @@ def test_a_grant_whose_event_claims_another_effect_still_answers_no_dangerous_ca
         ({"arguments": {"cents": 100}}, True),  # validated: the default counts as given
         ({"arguments": {"cents": 100.0}}, False),
         ({"arguments": {"cents": True}}, False),
-        ({"arguments": {"other": None}}, False),
         ({"arguments": {"order": "7"}, "exact": True}, True),
         ({"arguments": {"order": "7", "cents": 100}, "exact": True}, False),
         ({"exact": True}, False),
@@ -341,10 +340,16 @@ def test_a_run_that_asks_nobody_may_still_be_answered_by_a_grant():
 
 def test_who_makes_a_grant_needs_what_the_terms_of_the_approval_ask_for():
     async def main():
-        ledger = Ledger()
+        ledger, store = Ledger(), InMemoryStore()
         terms = ApprovalTerms(roles=("lead",), other_person=True)
-        rt = asking(ledger, declared={"approval": terms})
-        await rt.grant_async("pay", by="eve")
+        before = asking(ledger, store=store)  # where nothing was asked of who says yes
+        await before.grant_async("pay", by="eve")
+        rt = asking(ledger, store=store, declared={"approval": terms})
+        for verb in (rt.grant_async, rt.show_grant_async):
+            with pytest.raises(Refused, match="the role lead, and eve has none"):
+                await verb("pay", by="eve")
+            with pytest.raises(Refused, match="say by whom"):
+                await verb("pay")
         await rt.grant_async("pay", by="ann", roles=("lead",))
         assert await status(rt, "r1", principal="ann") == "waiting"  # she asked for it herself
         assert await status(rt, "r2", principal="bob") == "completed"
@@ -430,6 +435,7 @@ def test_what_a_grant_would_allow_and_would_have_answered_is_shown_before_it_is_
             "agent: a",
             "for: any principal",
             "calls: 2",
+            "until: it is revoked",
         ]
         assert (shown.past.asked, shown.past.answered, shown.past.granted) == (3, 1, 1)
         everything = await rt.show_grant_async("pay")
@@ -446,6 +452,7 @@ def test_what_a_grant_would_allow_and_would_have_answered_is_shown_before_it_is_
     [
         {"arguments": "[1]"},
         {"arguments": {"a": object()}},
+        {"arguments": {"other": None}},
         {"agent": "nobody"},
         {"hours": -1},
         {"hours": "1h"},

@@ -192,6 +192,9 @@ def test_only_who_has_taken_it_over_acts_and_somebody_else_may_take_it_from_them
             cmd.DoneByHand(by="bob", call="c1"),
             cmd.DoneByHand(by="", call="c1"),
             cmd.TakeTurn(by="bob", text="x"),
+            cmd.HandBack(by="bob"),
+            cmd.HandBack(by=""),
+            cmd.HandBack("go on"),
         ):
             with pytest.raises(Refused, match="was taken over by ann"):
                 await rt.client.submit("r", command, "ann")  # whoever it is passed on by

@@ -8,10 +8,12 @@ import re
 import pytest
 from tests.audit.conftest import runtime, sql
 
-from cairn import Budget, Policy, call
+from cairn import ApprovalTerms, Budget, Policy, call
 from cairn.cli.audit_command import cell
 from cairn.core import events as ev
+from cairn.core.codec import GENESIS, seal
 from cairn.core.views import audit as view
+from cairn.core.views.words import words
 
 HOSTILE = (
     "=1+1",
@@ -152,6 +154,60 @@ def test_a_record_that_cannot_be_read_or_was_erased_is_told_and_hides_nothing(pa
 def test_every_kind_of_event_is_told_or_named_as_no_decision():
     assert set(ev.EVENTS.values()) == view.TOLD | view.NO_DECISION
     assert not view.TOLD & view.NO_DECISION
+
+
+def line_of(event: ev.Event, actor: str = "") -> view.AuditLine:
+    """How one event is told of."""
+    entry = ev.Entry(seq=1, at=1_000_000, event=event, actor=actor)
+    row = seal("r", entry, b"0" * 16, GENESIS)
+    (line,) = view.audit("r", iter([row]))
+    return line
+
+
+@pytest.mark.parametrize(
+    ("limit", "bound", "value", "said"),
+    [
+        ("micro_usd", 5_000_000, 4_998_000, "$5.00 of $5.00"),
+        ("micro_usd", 50_000, 4_200, "$0.0042 of $0.05"),
+        ("running_s", 1_800, 1_803, "30 min 3 s of 30 min 0 s"),
+        ("tokens", 2_000_000, 1_999_000, "1,999,000 of 2,000,000"),
+        ("steps", 50, 50, "50 of 50"),
+    ],
+)
+def test_limits_are_told_in_units_that_people_read(limit, bound, value, said):
+    event = ev.LimitReached(limit=limit, bound=bound, value=value)
+    assert line_of(event).detail == said
+    assert words(event) == f"{limit}: {said}"
+
+
+def test_budgets_and_grants_are_told_in_units_that_people_read(path, cairn):
+    with runtime(path, ["done"], budgets=[Budget(usd=2.5, tokens=9_000)]) as rt:
+        rt.budgets()
+        rt.grant("refund", hours=8, uses=1, by="ada", reason="known")
+    budgets, grant = cairn("audit", "--json", "--run", "store").objects[-2:]
+    assert budgets["detail"] == "store-day: per store and day, 9,000 tokens, 2.50 USD"
+    assert grant["detail"] == "effect write, 1 call, for 8 h 0 min; known"
+    assert not re.search(r"\d{7}", json.dumps([budgets["detail"], grant["detail"]]))
+
+
+def test_a_run_that_is_handed_back_is_told_with_what_the_person_said_and_no_more(path, cairn):
+    with runtime(path, [[call("refund", order="7", cents=4)], "done"]) as rt:
+        for run, said in (("one", "use the other shop"), ("two", "")):
+            rt.run("shop", "go", id=run, principal="x")
+            rt.take_over(run, "let me see", by="ada")
+            rt.hand_back(run, said, by="ada")
+    for run, said in (("one", "use the other shop"), ("two", "")):
+        line = cairn("audit", "--json", "--run", run).objects[-1]
+        assert (line["decision"], line["who"], line["detail"]) == ("handed back", "ada", said)
+
+
+def test_what_was_asked_is_told_with_its_terms_and_reason():
+    terms = ApprovalTerms(roles=("lead",), other_person=True)
+    asked = ev.ApprovalRequested(
+        n=1, call="c1", digest="d", expires_at=9, rule="big ones", reason="over 100", terms=terms
+    )
+    said = "request 1; needs lead, another person than asked; over 100"
+    assert line_of(asked).detail == said
 
 
 # ---------------------------------------------------------------- safe to open

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from tests.audit.conftest import runtime, sql
+from tests.store.first_version import AS_FIRST
 
 from cairn import call
 from cairn.errors import ConfigError, SchemaTooNew, StoreError, UnsupportedStore
@@ -92,15 +93,7 @@ def test_a_store_whose_process_was_killed_is_looked_at_with_its_log(path):
 
 
 def test_a_file_of_the_first_version_can_be_looked_at_and_stays_as_it_is(path):
-    sql(
-        path,
-        "DROP INDEX run_uncounted",
-        "DROP INDEX event_budgets",
-        "ALTER TABLE run DROP COLUMN counted",
-        "ALTER TABLE run DROP COLUMN doubt",
-        *(f"DROP TABLE {name}" for name in ("spend", "ledger", "uncounted")),
-        "PRAGMA user_version = 1",
-    )
+    sql(path, *AS_FIRST)
     before = path.read_bytes()
     assert looked(path) == []
     assert path.read_bytes() == before

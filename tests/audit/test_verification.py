@@ -344,7 +344,7 @@ def test_an_erasure_says_nothing_of_what_came_after_it_or_of_other_runs(restored
         ("digest = ''", "digest '', the journal says"),
         ("session = 's'", "session 's', the journal says ''"),
         ("updated_at = 5", "updated_at 5, the journal says"),
-        ("cancel = 1", "cancel True, the journal says False"),
+        ("cancel = 1", "cancel 1, the journal says 0"),
         ("due = 5", "due 5, the journal says None"),
         ("hash = zeroblob(32)", "event 12 is not the one that the run table names"),
     ],
@@ -407,6 +407,12 @@ def test_counters_of_budgets_are_compared_with_the_journals(path, cairn):
     said = cairn("verify")
     assert said.code == 1
     assert "budget principal-month: the counter that begins at" in said.err
+    assert "to count budgets anew from the journals: cairn budgets --rebuild\n" in said.err
+    assert "journals are not as they were written" not in said.err, "all journals are"
+    (finding,) = cairn("verify", "--json").objects[-1]["findings"]
+    assert (finding["kind"], finding["fix"]) == ("counter", "cairn budgets --rebuild")
+    named = cairn("verify", "--store", path.name)
+    assert f"cairn budgets --rebuild --store {path.name}\n" in named.err
     assert cairn("verify", "granted").code == 0, "a run alone says nothing of counters"
     assert cairn("budgets", "--rebuild").code == 1
     assert cairn("verify").code == 0

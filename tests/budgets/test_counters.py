@@ -7,6 +7,7 @@ import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.store.first_version import AS_FIRST
 
 from cairn.core import events as ev
 from cairn.core.budgets import DAY_US, HOUR_US, Cap, Only, Spend
@@ -141,15 +142,7 @@ def test_a_file_of_an_older_cairn_is_brought_up_to_date_and_what_it_spent_is_cou
         await store.close()
 
     run(older)
-    sql(
-        path,
-        "DROP INDEX run_uncounted",
-        "DROP INDEX event_budgets",
-        "ALTER TABLE run DROP COLUMN counted",
-        "ALTER TABLE run DROP COLUMN doubt",
-        *(f"DROP TABLE {name}" for name in ("spend", "ledger", "uncounted")),
-        "PRAGMA user_version = 1",
-    )
+    sql(path, *AS_FIRST)
 
     async def newer():
         store = open_store(path)

@@ -84,12 +84,18 @@ def test_a_function_may_make_the_runtime(cairn: Cairn, desk: Path) -> None:
 
 
 def test_the_applications_store_is_used_unless_another_is_named(
-    cairn: Cairn, desk: Path, monkeypatch: pytest.MonkeyPatch
+    cairn: Cairn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CAIRN_STORE", "elsewhere.db")
+    monkeypatch.delenv("CAIRN_STORE")
     cairn("run", "quick", "go", "--id", "a")
     assert cairn("trace", "a", "--store", "desk.db").code == 0
-    assert cairn("trace", "a").code == 2, "without code the surroundings say where the store is"
+    assert cairn("trace", "a").code == 0, "what runs it and what looks at it find one store"
+    monkeypatch.setenv("CAIRN_STORE", "elsewhere.db")
+    cairn("run", "quick", "go", "--id", "c")
+    assert cairn("trace", "c").code == 0, "also where the surroundings name another"
+    assert cairn("trace", "c", "--store", "elsewhere.db").code == 0
+    assert cairn("trace", "c", "--store", "desk.db").code == 2
+    assert cairn("trace", "a").code == 2
     assert cairn("trace", "a", "--app", "desk:rt").code == 0, "a named application brings its own"
     cairn("run", "quick", "go", "--id", "b", "--store", "third.db")
     assert cairn("trace", "b", "--store", "third.db").code == 0
@@ -110,14 +116,17 @@ def test_the_project_file_names_store_and_application_from_any_folder_below(
     assert "[tool.cairn] in pyproject.toml" in cairn("doctor").out
 
 
-def test_a_configured_application_is_offered_where_the_store_is_not_found(
+def test_an_application_that_cannot_be_loaded_is_said_so_and_a_named_store_needs_none(
     cairn: Cairn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    cairn("run", "quick", "go", "--id", "a")
+    monkeypatch.setenv("CAIRN_APP", "nowhere:rt")
     monkeypatch.delenv("CAIRN_STORE")
     said = cairn("runs")
     assert said.code == 2
-    assert "there is no store cairn.db" in said.err
-    assert "or take the application's: --app desk:rt" in said.err
+    assert "CAIRN_APP: there is no module 'nowhere'" in said.err
+    assert cairn("trace", "a", "--store", "desk.db").code == 0
+    assert cairn("trace", "a", CAIRN_STORE="desk.db").code == 0
 
 
 # ---------------------------------------------------------------- settings

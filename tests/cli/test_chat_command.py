@@ -97,3 +97,24 @@ def test_hostile_answers_are_shown_and_not_obeyed(cairn: Cairn) -> None:
     said = cairn("chat", "hostile", input="go\nn\n")
     assert "hostile> ␛[31mred" in said.out
     assert "\x1b" not in said.out
+
+
+WHO = ("--principal", "ada", "--role", "clerk", "--role", "lead", "--tenant", "acme")
+
+
+def test_a_talk_is_of_a_principal_with_roles_and_tenant(cairn: Cairn) -> None:
+    said = cairn("chat", "quick", "--session", "s", *WHO, input="go\n")
+    assert "cairn chat quick --session s " + " ".join(WHO) in said.out
+    (run,) = cairn("runs", "--json").objects
+    created = cairn("trace", run["run"], "--json").objects[0]["data"]
+    assert created["principal"] == {"id": "ada", "roles": ["clerk", "lead"], "tenant": "acme"}
+
+
+def test_a_session_is_not_gone_on_with_for_another_tenant(cairn: Cairn) -> None:
+    cairn("chat", "shop", "--session", "s", *WHO, input="go\nlater\n")
+    said = cairn("chat", "shop", "--session", "s", "--principal", "ada", input="again\n")
+    assert said.code == 2
+    assert "there is no session 's'" in said.err
+    for roles in ((), ("--role", "other")):
+        again = ("chat", "shop", "--session", "s", "--principal", "ada", "--tenant", "acme")
+        assert "is not over" in cairn(*again, *roles, input="later\n").out

@@ -75,7 +75,7 @@ def test_a_store_of_a_newer_cairn_is_a_problem_for_every_command(cairn: Cairn, d
 def test_it_looks_at_the_store_that_the_application_names(
     cairn: Cairn, desk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not at ./cairn.db, which nobody uses then; commands without code are told where to look."""
+    """Not at ./cairn.db, which nobody uses then; no more does any other command."""
     monkeypatch.delenv("CAIRN_STORE")
     cairn("run", "shop", "go", "--id", "a")
     (desk / "desk.db").chmod(0o644)
@@ -83,12 +83,23 @@ def test_it_looks_at_the_store_that_the_application_names(
         said = cairn(*words)
         assert said.code == 1
         assert "chmod 600 desk.db" in line(said, "file mode")
-        store, note = lines(said, "store")
-        assert store == "ok      · store · desk.db, from desk:rt"
-        assert "look at cairn.db (the default), unless they are told --store desk.db" in note
+        assert line(said, "store") == "ok      · store · desk.db, from desk:rt"
         assert line(said, "inbox").endswith("1 wait for people: cairn inbox --store desk.db")
         assert "cairn.db does not exist" not in said.out
     assert not (desk / "cairn.db").exists()
+
+
+@pytest.mark.parametrize("named", ["", "named.db"])
+def test_it_says_where_commands_look_that_are_not_told_of_the_application(
+    cairn: Cairn, desk: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setenv("CAIRN_STORE", named)
+    (desk / "second.py").write_text("import desk\nfrom cairn import Runtime\n"
+                                    "rt = Runtime('second.db', agents=desk.agents)\n")  # fmt: skip
+    store, note = lines(cairn("doctor", "--app", "second:rt"), "store")
+    assert store == "ok      · store · second.db, from second:rt"
+    there = "named.db (CAIRN_STORE)" if named else "the store of desk:rt (CAIRN_APP)"
+    assert f"commands without --app look at {there}, unless" in note
 
 
 def test_an_application_without_a_file_is_said_to_have_none(cairn: Cairn, desk: Path) -> None:

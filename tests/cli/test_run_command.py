@@ -331,3 +331,17 @@ def test_every_command_explains_itself_in_a_line_that_is_not_cut() -> None:
     known = len(app.registered_commands) + len(app.registered_groups)
     assert len(commands) == known >= 29
     assert all(line.endswith(".") and not line.endswith("...") for line in commands)
+
+
+def test_a_run_is_for_a_principal_with_roles_and_tenant(cairn: Cairn) -> None:
+    who = ("--principal", "ada", "--role", "clerk", "--role", "lead", "--tenant", "acme")
+    assert cairn("run", "quick", "go", "--id", "a", *who).code == 0
+    created = cairn("trace", "a", "--json").objects[0]["data"]
+    assert created["principal"] == {"id": "ada", "roles": ["clerk", "lead"], "tenant": "acme"}
+    assert cairn("run", "quick", "go", "--id", "a", *who).code == 0, "the same is the same run"
+    assert cairn("run", "quick", "go", "--id", "a", "--principal", "ada").code == 2
+
+
+def test_who_presses_ctrl_c_can_be_named_for_a_run(cairn: Cairn) -> None:
+    for name in ("--as", "--by"):
+        assert cairn("run", "quick", "go", name, "grace").code == 0

@@ -81,6 +81,12 @@ class Laws:
     running_us: int = 0
     stale: int = 0
     queued: set[int] = field(default_factory=set)
+    replies: int = 0
+    fed: bool = False
+    kind: str = "operate"
+    start: int = 0
+    starts: list[int] = field(default_factory=list)
+    """From which message on it was sent before each compaction that stands."""
 
     def see(self, entry: ev.Entry, before: RunState, after: RunState, rules: Rules) -> None:
         event = entry.event
@@ -118,7 +124,7 @@ class Laws:
     # ---------------------------------------------------------------- run
 
     def _run_created(self, entry: ev.Entry, event: ev.RunCreated, rules: Rules) -> None:
-        self.created, self.limits = event, event.limits
+        self.created, self.limits, self.kind = event, event.limits, event.kind
 
     def _run_forked(self, entry: ev.Entry, event: ev.RunForked, rules: Rules) -> None:
         self.limits = event.limits or self.limits
@@ -165,13 +171,16 @@ class Laws:
         assert all(c.over for c in self.calls.values()), "a call is not answered"
         assert self.tokens + event.reserved.tokens <= self.limits.tokens
         assert self.micro_usd + event.reserved.micro_usd <= self.limits.micro_usd
-        assert event.reserved.output_tokens >= min(256, *(m.max_output for m in rules.models))
+        if event.purpose == "turn":
+            assert event.reserved.output_tokens >= min(256, *(m.max_output for m in rules.models))
+        else:
+            assert event.attempt == 1, "what is asked beside the turns is a step of its own"
         if event.attempt == 1:
             self.steps += 1
             assert self.errors < self.limits.errors_in_row
             assert self.stale < self.limits.no_progress + STOP, "it goes round in circles"
         self.request = event
-        self.answer = 0
+        self.answer = 0 if event.purpose == "turn" else self.answer
 
     def _charge(self, usage: Usage) -> None:
         assert self.request is not None, "a model outcome without a request"
@@ -190,12 +199,53 @@ class Laws:
         self.ending |= event.disposition == "end"
 
     def _model_rejected(self, entry: ev.Entry, event: ev.ModelRejected, rules: Rules) -> None:
+        if event.error_class is ErrorClass.COMPACTION_FAILED:
+            return
         assert self.answer
         self._refused(event.disposition)
 
     def _model_completed(self, entry: ev.Entry, event: ev.ModelCompleted, rules: Rules) -> None:
+        assert self.request is not None
+        turn = self.request.purpose == "turn"
         self._charge(event.usage)
+        if turn:
+            self.replies += 1
+            self._reply(entry, event.parts, rules)
+        else:
+            assert not any(isinstance(p, CallPart) for p in event.parts)
+
+    # ---------------------------------------------------------------- context
+
+    def _nothing_at_work(self) -> None:
+        assert self.request is None
+        assert not self.task
+        assert all(c.over for c in self.calls.values()), "a call is not answered"
+
+    def _context_compacted(self, entry: ev.Entry, event: ev.ContextCompacted, rules: Rules) -> None:
+        self._nothing_at_work()
+        assert event.start > self.start, "what is condensed is condensed again"
+        assert event.after < event.before, "a compaction makes the request larger"
+        self.starts.append(self.start)
+        self.start = event.start
+
+    def _context_restored(self, entry: ev.Entry, event: ev.ContextRestored, rules: Rules) -> None:
+        self._nothing_at_work()
+        self.start = self.starts.pop()
+
+    def _turn_fed(self, entry: ev.Entry, event: ev.TurnFed, rules: Rules) -> None:
+        self._nothing_at_work()
+        assert not self.fed, "it is fed twice"
+        assert not self.replies, "it is fed after the model was asked"
+        self.fed = True
+        self.steps += 1
         self._reply(entry, event.parts, rules)
+        self.answer = 0
+
+    def _task_classified(self, entry: ev.Entry, event: ev.TaskClassified, rules: Rules) -> None:
+        assert not self.replies, "work has started"
+        order = ("query", "generate", "operate")
+        assert order.index(event.kind) <= order.index(self.kind), "the kind is widened"
+        self.kind = event.kind
 
     def _reply(self, entry: ev.Entry, given: tuple[object, ...], rules: Rules) -> None:
         parts = [p for p in given if isinstance(p, CallPart)]

@@ -208,6 +208,9 @@ class Play:
             reserved=action.reserved,
             attempt=action.attempt,
             messages=len(self.state.messages),
+            view=action.view,
+            purpose=action.purpose,
+            cut=action.cut,
         )
         self.add(event, action.step)
         return action

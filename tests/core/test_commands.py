@@ -157,20 +157,28 @@ COMMANDS: dict[str, cmd.Command] = {
     "turn": cmd.TakeTurn(by="ann", calls=(("find", "{}"),)),
     "final answer": cmd.TakeTurn(by="ann", text="It is done."),
     "by hand": cmd.DoneByHand(by="ann", call="c1", result=raw("done")),
-    "hand back": cmd.HandBack(),
+    "hand back": cmd.HandBack(by="ann"),
+    "hand back by nobody": cmd.HandBack(),
+    "hand back by another": cmd.HandBack(by="bob"),
+    "turn of another": cmd.TakeTurn(by="bob", text="It is done."),
+    "by hand of nobody": cmd.DoneByHand(by="", call="c1", result=raw("done")),
 }
 # What a command does: + an event, . nothing, R Refused, U UnknownRun, I IllegalTransition.
 LIVE = {"queue": "+", "pause": "+", "resume": ".", "cancel": "+", "late": "+"}
 LIVE |= {"edit": "R", "plan": "+"}
 LIVE |= {"take over": "+", "turn": "R", "final answer": "R", "by hand": "R", "hand back": "."}
+LIVE |= {"hand back by nobody": ".", "hand back by another": ".", "turn of another": "R"}
+LIVE |= {"by hand of nobody": "R"}
 NO_DOUBT = {"happened": "R", "not_happened": "R", "give up": "R"}
 NOTHING = {"approve": "U", "deny": "U", "answer": "U", "approve edited": "U"}
 UNKNOWN_CALL = {"happened": "U", "not_happened": "U", "give up": "U", "late": "U"}
-UNKNOWN_CALL |= {"edit": "U", "by hand": "U"}
+UNKNOWN_CALL |= {"edit": "U", "by hand": "U", "by hand of nobody": "U"}
 ENDED = {"queue": "I", "pause": "I", "resume": "I", "cancel": ".", "late": "+"}
 ENDED |= {"edit": "I", "plan": "I", "take over": "I", "turn": "I", "final answer": "I"}
-ENDED |= {"by hand": "I", "hand back": "I"}
+ENDED |= {"by hand": "I", "hand back": "I", "hand back by nobody": "I"}
+ENDED |= {"hand back by another": "I", "turn of another": "I", "by hand of nobody": "I"}
 TAKEN = {"take over": ".", "hand back": "+"}
+TAKEN |= {"hand back by nobody": "R", "hand back by another": "R"}
 EXPECTED: dict[Any, dict[str, str]] = {
     queued: {**LIVE, **NOTHING, **UNKNOWN_CALL},
     running: {**LIVE, **NOTHING, **UNKNOWN_CALL},

@@ -17,11 +17,14 @@ from cairn.core.context import faults
 from cairn.core.history import History
 from cairn.core.index import index_of
 from cairn.core.limits import Limits
+from cairn.core.rules import ModelSpec
 from cairn.core.state import RunState
 
 EARLY, LATE = 20, 2_000
 LIMITS = Limits(steps=10_000, calls=100_000, tokens=10**9)
-RULES = rules_of(tool("find"), tool("set", "write"))
+WIDE = ModelSpec(name="m1", window=10**9, max_output=1_000)
+"""Nothing has to be condensed; what that costs is counted in tests/context."""
+RULES = rules_of(tool("find"), tool("set", "write"), models=(WIDE,))
 
 
 def turn(play: Play, n: int) -> None:

@@ -107,7 +107,7 @@ takeovers = st.one_of(
     turns,
     turns,
     st.builds(cmd.DoneByHand, by=people, call=ids, result=st.just(raw("by hand"))),
-    st.builds(cmd.HandBack),
+    st.builds(cmd.HandBack, by=people),
 )
 
 

@@ -8,7 +8,6 @@ from tests.core.play import OPEN, SECOND, Play, rules_of, tool
 
 from cairn import Agent, Limits, Policy, Scripted
 from cairn import tool as declare
-from cairn.agent import prepare
 from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.codec import decode, encode
@@ -23,6 +22,7 @@ from cairn.core.ladder import Ladder, Rung
 from cairn.core.lifecycle import CallStatus
 from cairn.core.views import timeline
 from cairn.core.views.words import words
+from cairn.crew import prepare
 from cairn.errors import ErrorClass, Refused
 
 
@@ -97,7 +97,10 @@ RUNGS = Ladder(rows={ErrorClass.TIMEOUT: (Rung(disposition="end"),)})
         ({"tools": tools(timeout=9.0)}, ["tool pay"]),
         ({"tools": tools(recovery="repeat")}, ["tool pay"]),
         ({"tools": tools()[1:]}, ["code", "tool pay"]),
-        ({"builtins": ["ask_user"]}, ["tool read_artifact", "tool update_plan"]),
+        (
+            {"builtins": ["ask_user"]},
+            ["tool find_tools", "tool read_artifact", "tool search_history", "tool update_plan"],
+        ),
     ],
     ids=str,
 )

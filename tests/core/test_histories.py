@@ -17,7 +17,8 @@ from cairn.core.ladder import Ladder, Rung
 from cairn.core.lifecycle import CallStatus, Status
 from cairn.core.limits import Limits, Reservation
 from cairn.core.messages import CallPart, Message, ResultPart, Text, text_of, user
-from cairn.core.state import RunState, tokens_of, transcript
+from cairn.core.sizes import tokens_of
+from cairn.core.state import RunState, transcript
 from cairn.errors import ErrorClass, IllegalTransition
 
 E = ErrorClass

@@ -66,7 +66,7 @@ ROWS = {
     E.TIMEOUT: ["retry"] * 2 + ["end"],
     E.NETWORK: ["retry"] * 5 + ["end"],
     E.STREAM_INTERRUPTED: ["retry"] * 3 + ["end"],
-    E.CONTEXT_OVERFLOW: ["end"],
+    E.CONTEXT_OVERFLOW: ["retry"],  # made smaller; here there is nothing that could be condensed
     E.REQUEST_TOO_LARGE: ["end"],
     E.INVALID_REQUEST: ["end"],
     E.AUTH: ["end"],

@@ -31,9 +31,29 @@ RULES = rules_of(
 # ---------------------------------------------------------------- runs
 
 
-def one_of_each() -> dict[type[ev.Event], ev.Event]:
-    """An event of every type, as it might come for call c1 and request 1."""
-    every: list[ev.Event] = [
+def of_the_store() -> list[ev.Event]:
+    """The same of those that belong to no run."""
+    return [
+        ev.MemoryKept(fact=1, hash="h", trust="agent"),
+        ev.MemoryReviewed(fact=1, hash="h", verdict="accepted"),
+        ev.MemoryForgotten(fact=1, hash="h"),
+        ev.MemoryErased(facts=(1,)),
+        ev.SessionTitled(session="s", title="t"),
+        ev.SessionRewound(session="s", run="r1", newest="r2"),
+        ev.SessionForked(session="s", run="r1", of="s0"),
+        ev.StorePruned(run="r1", head=1, hash="h"),
+        ev.StoreErased(run="r1", head=1, hash="h"),
+        ev.PrincipalErased(whose="w", salt="s", runs=1, events=1),
+        ev.BudgetsSet(),
+        ev.GrantMade(n=1, tool="mail", effect="write"),
+        ev.GrantRevoked(n=1),
+        ev.GrantUsed(n=1, run="r1", call="c1"),
+    ]
+
+
+def of_runs() -> list[ev.Event]:
+    """Facts of a run, as they might come for call c1 and request 1."""
+    return [
         ev.RunCreated(agent="a", input=(Text("x"),), digest="d"),
         ev.RunForked(run="r2", parent="r1", at=1),
         ev.RunPauseRequested(),
@@ -82,14 +102,25 @@ def one_of_each() -> dict[type[ev.Event], ev.Event]:
         ev.ArtifactCreated(id="a1", name="x", media_type="text/plain", size=1, content="x"),
         ev.SandboxChosen(rung="landlock", tool="shell"),
         ev.ErrorRaised(error_class=E.INTERNAL, message="m"),
-        ev.StorePruned(run="r1", head=1, hash="h"),
-        ev.StoreErased(run="r1", head=1, hash="h"),
-        ev.BudgetsSet(),
-        ev.GrantMade(n=1, tool="mail", effect="write"),
-        ev.GrantRevoked(n=1),
-        ev.GrantUsed(n=1, run="r1", call="c1"),
     ]
-    return {type(event): event for event in every}
+
+
+def of_contexts_and_stores() -> list[ev.Event]:
+    return [
+        ev.RunContinued(previous=ev.RunRef(run="r0", seq=1)),
+        ev.ContextCompacted(start=1, text="x", by="rule", before=9, after=1),
+        ev.ContextRestored(of=1),
+        ev.TurnFed(parts=(CallPart(id="c1", name="find"),)),
+        ev.TaskClassified(kind="query", by="model"),
+        ev.ToolsOffered(names=("find",), why="request"),
+        ev.MemoryRecalled(call="c1"),
+        *of_the_store(),
+    ]
+
+
+def one_of_each() -> dict[type[ev.Event], ev.Event]:
+    """An event of every type."""
+    return {type(event): event for event in (*of_runs(), *of_contexts_and_stores())}
 
 
 def in_status(status: Status) -> Play:
@@ -180,64 +211,88 @@ def test_a_change_of_status_that_stands_in_no_table_is_refused(
     assert attempt(state, EVENTS[ev.InputQueued]).status is Status.QUEUED
 
 
+OF_THE_STORE = {
+    200: ("store.pruned", 1),
+    201: ("store.erased", 1),
+    210: ("grant.made", 1),
+    211: ("grant.revoked", 1),
+    212: ("grant.used", 1),
+    220: ("budgets.set", 1),
+    230: ("memory.reviewed", 1),
+    231: ("memory.forgotten", 1),
+    232: ("memory.erased", 1),
+    233: ("memory.kept", 1),
+    234: ("memory.recalled", 1),
+    240: ("session.titled", 1),
+    241: ("session.rewound", 1),
+    242: ("session.forked", 1),
+}
+"""The same of facts that belong to no run, and of memory."""
+
+
+NUMBERS = {
+    1: ("run.created", 1),
+    2: ("run.forked", 1),
+    3: ("run.pause_requested", 1),
+    4: ("run.resumed", 1),
+    5: ("run.cancel_requested", 1),
+    6: ("run.completed", 1),
+    7: ("run.failed", 1),
+    8: ("run.stopped", 1),
+    9: ("run.cancelled", 1),
+    10: ("run.version_changed", 1),
+    11: ("run.continued", 1),
+    20: ("step.started", 1),
+    21: ("step.completed", 1),
+    22: ("step.failed", 1),
+    23: ("step.lost", 1),
+    30: ("model.requested", 1),
+    31: ("model.completed", 1),
+    32: ("model.failed", 1),
+    33: ("model.rejected", 1),
+    40: ("tool.started", 1),
+    41: ("tool.completed", 1),
+    42: ("tool.failed", 1),
+    43: ("tool.rejected", 1),
+    44: ("tool.unknown", 1),
+    45: ("tool.resolved", 1),
+    46: ("tool.late", 1),
+    47: ("tool.edited", 1),
+    48: ("tool.redirected", 1),
+    60: ("approval.requested", 1),
+    61: ("approval.granted", 1),
+    62: ("approval.denied", 1),
+    63: ("approval.expired", 1),
+    64: ("approval.voided", 1),
+    70: ("input.queued", 1),
+    71: ("input.given", 1),
+    72: ("input.requested", 1),
+    73: ("input.answered", 1),
+    80: ("takeover.requested", 1),
+    81: ("takeover.begun", 1),
+    82: ("takeover.turn", 1),
+    83: ("takeover.result", 1),
+    84: ("takeover.ended", 1),
+    85: ("retry.scheduled", 1),
+    90: ("limit.reached", 1),
+    91: ("limit.warned", 1),
+    100: ("plan.updated", 1),
+    120: ("artifact.created", 1),
+    130: ("sandbox.chosen", 1),
+    140: ("context.compacted", 1),
+    141: ("context.restored", 1),
+    142: ("turn.fed", 1),
+    150: ("task.classified", 1),
+    151: ("tools.offered", 1),
+    160: ("error.raised", 1),
+    **OF_THE_STORE,
+    202: ("store.principal_erased", 1),
+}
+
+
 def test_type_numbers_and_names_never_change() -> None:
-    found = {number: (kind.NAME, kind.V) for number, kind in sorted(ev.EVENTS.items())}
-    assert found == {
-        1: ("run.created", 1),
-        2: ("run.forked", 1),
-        3: ("run.pause_requested", 1),
-        4: ("run.resumed", 1),
-        5: ("run.cancel_requested", 1),
-        6: ("run.completed", 1),
-        7: ("run.failed", 1),
-        8: ("run.stopped", 1),
-        9: ("run.cancelled", 1),
-        10: ("run.version_changed", 1),
-        20: ("step.started", 1),
-        21: ("step.completed", 1),
-        22: ("step.failed", 1),
-        23: ("step.lost", 1),
-        30: ("model.requested", 1),
-        31: ("model.completed", 1),
-        32: ("model.failed", 1),
-        33: ("model.rejected", 1),
-        40: ("tool.started", 1),
-        41: ("tool.completed", 1),
-        42: ("tool.failed", 1),
-        43: ("tool.rejected", 1),
-        44: ("tool.unknown", 1),
-        45: ("tool.resolved", 1),
-        46: ("tool.late", 1),
-        47: ("tool.edited", 1),
-        48: ("tool.redirected", 1),
-        60: ("approval.requested", 1),
-        61: ("approval.granted", 1),
-        62: ("approval.denied", 1),
-        63: ("approval.expired", 1),
-        64: ("approval.voided", 1),
-        70: ("input.queued", 1),
-        71: ("input.given", 1),
-        72: ("input.requested", 1),
-        73: ("input.answered", 1),
-        80: ("takeover.requested", 1),
-        81: ("takeover.begun", 1),
-        82: ("takeover.turn", 1),
-        83: ("takeover.result", 1),
-        84: ("takeover.ended", 1),
-        85: ("retry.scheduled", 1),
-        90: ("limit.reached", 1),
-        91: ("limit.warned", 1),
-        100: ("plan.updated", 1),
-        120: ("artifact.created", 1),
-        130: ("sandbox.chosen", 1),
-        160: ("error.raised", 1),
-        200: ("store.pruned", 1),
-        201: ("store.erased", 1),
-        210: ("grant.made", 1),
-        211: ("grant.revoked", 1),
-        212: ("grant.used", 1),
-        220: ("budgets.set", 1),
-    }
+    found = {number: (kind.NAME, kind.V) for number, kind in ev.EVENTS.items()}
+    assert found == NUMBERS
 
 
 # ---------------------------------------------------------------- order in a journal

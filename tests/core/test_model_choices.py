@@ -10,7 +10,7 @@ from cairn.core.limits import Price, Usage
 from cairn.core.messages import Blob, CallPart, Message, Reasoning, Text, Uri
 from cairn.core.outcomes import Called, Reply
 from cairn.core.rules import ModelSpec
-from cairn.core.state import IMAGE_TOKENS, tokens_of
+from cairn.core.sizes import IMAGE_TOKENS, tokens_of
 from cairn.core.views.words import words
 from cairn.errors import ErrorClass
 

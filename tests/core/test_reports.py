@@ -12,6 +12,7 @@ from cairn.core.ladder import Ladder, Rung
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Limits
 from cairn.core.messages import Principal, Source
+from cairn.core.policy import Policy, Redirect, Rule
 from cairn.core.report import SHOWN, cited, summary
 from cairn.core.state import RunState, waits, wake_at
 from cairn.errors import ErrorClass
@@ -210,3 +211,14 @@ def test_citations_come_in_the_order_the_text_names_them_first() -> None:
     sources = [Source(uri=f"doc:{n}") for n in range(1, 4)]
     found = cited("So [s3], and [s1], again [s3], but not [s9] or [s0].", sources)
     assert [(c.mark, c.source.uri) for c in found] == [("s3", "doc:3"), ("s1", "doc:1")]
+
+
+def test_a_report_names_the_tool_that_ran_and_not_the_one_that_was_asked_for() -> None:
+    rule = Rule(name="drafts", decide="redirect", tools=("mail",), redirect=Redirect(tool="draft"))
+    free = Policy(effects={"write": "allow"}, rules=(rule,))
+    play = Play(rules_of(tool("mail", "write"), tool("draft", "write"), policy=free))
+    play.calls("mail")
+    play.returns("c1", "draft 7")
+    said = summary(play.state, play.journal)
+    assert "Done: draft (c1)" in said
+    assert "mail" not in said

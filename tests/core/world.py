@@ -363,7 +363,7 @@ def answer_people(play: Play, action: Wait) -> None:
     if state.paused:
         play.submit(cmd.Resume())
     if state.taken:
-        play.submit(cmd.HandBack())
+        play.submit(cmd.HandBack(by=state.taken))
     for call in tuple(state.calls.values()):
         if call.id not in play.state.calls:
             continue

@@ -131,3 +131,22 @@ def test_a_turn_waits_for_at_most_one_commit_more_than_it_has_calls(calls: int) 
     cost = commits_of([turn, "done"]) - commits_of(["done"])
     assert cost <= 1 + calls
     assert calls > 1 or cost == 2
+
+
+def test_the_page_of_the_command_line_has_a_section_for_every_command_of_every_group() -> None:
+    from typer.main import get_group
+
+    from cairn.cli.entry import app
+
+    def named(group: Any, *before: str) -> set[str]:
+        found = set()
+        for word, command in group.commands.items():
+            found.add(" ".join((*before, word)))
+            if hasattr(command, "commands"):
+                found |= named(command, *before, word)
+        return found
+
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^## `cairn ([\w -]+)`$", page, re.MULTILINE))
+    assert shown == named(get_group(app))
+    assert {"grants add", "policy explain", "mcp serve"} <= shown

@@ -66,7 +66,7 @@ def test_an_input_that_is_no_text_is_named():
         ({"approval_days": 0}, "approval_days"),
         ({"completion_checks": ["x"]}, "completion_checks"),
         ({"instructions": 5}, "instructions"),
-        ({"limits": {"steps": 3}}, "limits"),
+        ({"limits": ["steps"]}, "limits"),
         ({"builtins": "ask_usr"}, "builtins"),
         ({"fallback_models": ["gpt"]}, "model"),
     ],
@@ -142,6 +142,27 @@ def test_a_mapping_narrows_only_what_it_names_and_limits_narrow_by_all_fields():
     assert mine.changed(Limits()) == Limits()
     with pytest.raises(ConfigError, match=r"limits\.stepz"):
         mine.changed({"stepz": 1})
+
+
+def test_an_agent_takes_its_limits_whole_or_as_a_mapping_of_some():
+    assert Agent("a", Scripted(["x"]), limits={"steps": 90}).limits == Limits(steps=90)
+    assert Agent("a", Scripted(["x"]), limits=Limits(calls=3)).limits == Limits(calls=3)
+    assert Agent("a", Scripted(["x"])).limits == Limits()
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (7, r"Agent\('a'\)\.limits: .*Give Limits\(steps=10\)"),
+        (["steps"], r"Agent\('a'\)\.limits"),
+        ({"stepz": 3}, r"limits\.stepz: there is no such limit"),
+        ({"steps": "3"}, r"limits\.steps: '3' is no bound"),
+        ({1: 3}, r"limits\.1: there is no such limit"),
+    ],
+)
+def test_limits_that_an_agent_cannot_have_are_named_with_the_fix(bad, said):
+    with pytest.raises(ConfigError, match=said):
+        Agent("a", Scripted(["x"]), limits=bad)
 
 
 @pytest.mark.parametrize("request_", [None, "", "r", "r/", "r/x", 5])

@@ -9,6 +9,7 @@ once, before it is published, and never again: later releases must read them as 
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -19,16 +20,19 @@ from tests.core.play import DAY, MODEL, SECOND, START, Play, need, raw, rules_of
 
 from cairn.core import commands as cmd
 from cairn.core import events as ev
+from cairn.core.actions import AskModel
 from cairn.core.budgets import Cap
 from cairn.core.codec import GENESIS, Row, check_chain, open_row, seal
+from cairn.core.compaction import SECTIONS
 from cairn.core.evolve import fold
 from cairn.core.fingerprint import PartChange
 from cairn.core.index import pending_of
+from cairn.core.lifecycle import Status
 from cairn.core.limits import Limits, Price, Usage
 from cairn.core.messages import PlanItem, Principal, Reasoning, Source, Text
 from cairn.core.outcomes import Called, Reply
 from cairn.core.policy import From, Policy, Redirect, Rule, Value
-from cairn.core.rules import ModelSpec
+from cairn.core.rules import Feed, IntakeRules, ModelSpec
 from cairn.core.state import RunState
 from cairn.core.terms import ApprovalTerms
 from cairn.errors import ErrorClass
@@ -303,7 +307,7 @@ def handed_over() -> Play:
     play.submit(cmd.TakeTurn(by="bert", text="I look myself.", calls=(("grep", "{}"),)))
     for started in play.start():
         play.returns(started, "nothing")
-    play.submit(cmd.HandBack(message="go on"))
+    play.submit(cmd.HandBack(message="go on", by="bert"))
     play.settle()
     play.says("Noted.")
     play.settle()
@@ -327,6 +331,54 @@ FACTS: tuple[ev.Event, ...] = (
 )
 """What else stands in the journal of the store."""
 
+
+def condensed() -> Play:
+    """Classified, fed, its tools chosen, condensed twice and taken back once: completed."""
+    rules = rules_of(
+        tool("search", sources=True),
+        tool("grep"),
+        models=(ModelSpec(name="m1", window=1_600, max_output=300),),
+        summary=ModelSpec(name="cheap"),
+        intake=IntakeRules(model=ModelSpec(name="sorter")),
+        feeds=(Feed(tool="search", arguments='{"query":"$input"}'),),
+        catalogue={name: Counter({name: 1}) for name in ("search", "grep")},
+        tool_tokens={"search": 10, "grep": 10},
+    )
+    play = Play(rules, run="condensed", input=(Text("Grep for AB-4711. 请查找。"),))
+    play.says("query")  # what kind of task it is
+    (fed,) = play.start()
+    play.returns(fed, sources=(Source(uri="book.md", text="Nothing."),))
+    summaries = iter(["\n".join(f"## {name}\nNone" for name in SECTIONS), "words", "words"])
+    for n in range(40):
+        while (due := play.settle()) and isinstance(due, AskModel) and due.purpose == "summary":
+            play.says(next(summaries))
+        if play.count(ev.ContextCompacted) == 2:
+            break
+        (found,) = play.calls(("grep", {"n": n}))
+        if n == 1:
+            told = ev.MemoryRecalled(call=found, facts=(1,), taint=("memory", "web"))
+            play.add(told, play.state.step)
+        play.returns(found, f"line {n}: " + "words " * 60)
+        if n == 0:
+            play.add(ev.ToolsOffered(names=("grep",), why="search"), play.state.step)
+    play.submit(cmd.Restore())
+    while isinstance(due := play.settle(), AskModel) and due.purpose == "summary":
+        play.says("words")
+    play.says("It is nowhere.")
+    play.settle()
+    assert play.state.status is Status.COMPLETED
+    return play
+
+
+def continued() -> Play:
+    """A run that waited behind another of its session: completed."""
+    play = Play(run="continued", session="s-2", behind="answered")
+    play.add(ev.RunContinued(previous=ev.RunRef(run="answered", seq=9), note="It was cut off."))
+    play.says("Gone on.")
+    play.settle()
+    return play
+
+
 STORIES: tuple[Callable[[], Play], ...] = (
     answered,
     approved,
@@ -338,6 +390,8 @@ STORIES: tuple[Callable[[], Play], ...] = (
     edited,
     redirected,
     handed_over,
+    condensed,
+    continued,
 )
 
 

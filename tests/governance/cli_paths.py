@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 APP = """
 import os
 from pathlib import Path
-from cairn import Agent, ErrorClass, ModelError, Policy, Runtime, Scripted, call, tool
+from cairn import Agent, Deny, ErrorClass, ModelError, Policy, Runtime, Scripted, before_tool
+from cairn import call, tool
 from cairn.core.policy import Rule
 from cairn.engine.clock import SystemClock
 from cairn.errors import Unsure
@@ -42,10 +43,18 @@ scripts = {
     "asks": [call("ask_user", question="now?"), call("pay"), "done"],
     "fails": [ModelError(ErrorClass.AUTH, "no"), call("pay"), "done"],
 }
+hooks = []
+if os.environ["SHOP"] == "closed" and os.environ["BY_HOOK"]:
+    @before_tool(tools=["pay"])
+    def closed(call):
+        return Deny("it is closed")
+
+    hooks, policies["closed"] = [closed], policies["open"]
 rt = Runtime(
     "shop.db",
     [Agent(name, Scripted(script), tools=[pay]) for name, script in scripts.items()],
     policy=policies[os.environ["SHOP"]],
+    hooks=hooks,
     clock=Earlier() if os.environ["SHOP"] == "open" else None,
 )
 """
@@ -68,7 +77,8 @@ class Shell:
         from cairn.cli.entry import app
 
         sys.modules.pop("governed_shop", None)
-        found = CliRunner().invoke(app, list(words), input=input, env={"SHOP": shop})
+        env = {"SHOP": shop, "BY_HOOK": "1" if self.desk.hooked else ""}
+        found = CliRunner().invoke(app, list(words), input=input, env=env)
         if found.exception is not None and not isinstance(found.exception, SystemExit):
             raise found.exception
         assert found.exit_code in ends, f"{words}: {found.stderr}"

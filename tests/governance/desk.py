@@ -1,7 +1,8 @@
-"""A tool that a policy denies, and every way by which a call of it can come to be executed.
+"""A tool that is denied, and every way by which a call of it can come to be executed.
 
-A path is a function of a `Desk`: it has the tool asked for in its own way, under a policy that
-denies it by then. What it says it `covers` are the verbs and commands that it goes through.
+A path is a function of a `Desk`: it has the tool asked for in its own way, under a policy, or a
+hook in its place, that denies it by then. What it says it `covers` are the verbs and commands that
+it goes through.
 """
 
 import asyncio
@@ -11,7 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cairn import Agent, Context, Policy, Runtime, Scripted, tool
+from msgspec.structs import replace
+
+from cairn import (
+    Agent,
+    Context,
+    Deny,
+    HookCall,
+    Policy,
+    Runtime,
+    Scripted,
+    before_tool,
+    tool,
+)
 from cairn.core.events import Entry
 from cairn.core.policy import Rule
 from cairn.ports import RunFilter
@@ -24,6 +37,7 @@ CLOSED_ASKING = Policy(rules=(DENIES,))
 OPEN = Policy(effects={"write": "allow"})
 ASKING = Policy()
 SAYS = "deployment: closed"
+HOOK_SAYS = "hook:closed"
 
 
 @dataclass(frozen=True)
@@ -65,11 +79,13 @@ class Desk:
 
     Attributes:
         folder: An empty folder.
+        hooked: Whether a hook denies what the policy would.
         done: Effects of the denied tool, in order.
         told: What a path shows beside the journal, such as a replay.
     """
 
     folder: Path
+    hooked: bool = False
     done: list[str] = field(default_factory=list)
     told: str = ""
     journals: Any = field(default_factory=InMemoryStore)
@@ -105,8 +121,14 @@ class Desk:
     ) -> Runtime:
         """A process of its own on the journals, with an agent `a`; `own` is the agent's policy."""
         model = script[0] if hasattr(script[0], "request") else Scripted([*script])
-        agents = [Agent("a", model, tools=tools or [self.pay(), self.note()], policy=own)]
-        return Runtime(self.journals.beside(), agents, policy=policy, clock=clock)
+        hooks, own_hooks = [], []
+        if self.hooked:
+            policy, hooks = by_hook(policy)
+            own, own_hooks = by_hook(own) if own is not None else (None, [])
+        offered = tools or [self.pay(), self.note()]
+        agents = [Agent("a", model, tools=offered, policy=own, hooks=own_hooks)]
+        store = self.journals.beside()
+        return Runtime(store, agents, policy=policy, clock=clock, hooks=hooks)
 
     async def entries(self) -> dict[str, list[Entry]]:
         """All journals of runs."""
@@ -136,6 +158,23 @@ class Desk:
         for each in everything:
             each.cancel()
         await asyncio.gather(driving, *everything, return_exceptions=True)
+
+
+def by_hook(policy: Policy) -> tuple[Policy, list[Any]]:
+    """The policy without what it denies by name, and the hook that denies it in its place."""
+    denied = {name for name, verdict in policy.tools.items() if verdict == "deny"}
+    tools = {name: verdict for name, verdict in policy.tools.items() if name not in denied}
+    rules = tuple(rule for rule in policy.rules if rule is not DENIES)
+    if len(rules) < len(policy.rules):
+        denied |= {"pay"}
+    if not denied:
+        return policy, []
+
+    @before_tool
+    def closed(call: HookCall) -> Deny | None:
+        return Deny("it is closed") if call.tool in denied else None
+
+    return replace(policy, tools=tools, rules=rules), [closed]
 
 
 def walk(desk: Desk, way: Way) -> tuple[list[str], list[Any]]:

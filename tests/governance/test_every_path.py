@@ -1,4 +1,7 @@
-"""A tool that the policy denies does nothing, whatever way its call takes; the rule is recorded."""
+"""A tool that a policy or a hook denies does nothing, whatever way its call takes.
+
+The rule that denied it is recorded.
+"""
 
 import inspect
 from collections.abc import AsyncIterator, Iterator
@@ -8,7 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 from tests.governance import cli_paths, engine_paths
-from tests.governance.desk import PATHS, Desk, walk
+from tests.governance.desk import HOOK_SAYS, PATHS, Desk, walk
 
 from cairn import Runtime as RealRuntime
 from cairn.cli.entry import app
@@ -54,6 +57,8 @@ CANNOT = {
     "cli policy test": "it judges recorded calls and starts nothing",
     "cli prune": "it removes what is over",
     "cli runs": "it reads",
+    "cli skills check": "it reads folders",
+    "cli skills list": "it reads",
     "cli trace": "it reads",
     "cli verify": "it reads",
 }
@@ -73,6 +78,30 @@ def test_a_denied_tool_does_nothing_on_any_way_to_it(name: str, tmp_path: Path) 
     assert [each for each in asked if way.says in each.rule] == []  # what is denied asks nobody
     said = [f"{getattr(event, 'rule', '')} {getattr(event, 'message', '')}" for event in events]
     assert any(way.says in each for each in (*said, desk.told)), events
+
+
+NO_HOOK = {
+    "a_policy_of_the_run": "a run brings no hooks",
+    "a_replay": "nothing is started, so nothing is asked",
+    "a_run_of_the_query_kind": "the kind of the task denies it before any hook",
+    "cli_replay": "nothing is started, so nothing is asked",
+}
+"""Ways on which no hook can stand in a policy's place, and why."""
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in sorted(set(PATHS) - set(NO_HOOK))])
+def test_no_way_to_a_tool_leads_round_the_hooks(name: str, tmp_path: Path) -> None:
+    """A hook that is there by the time a call would start has been asked, and its no holds."""
+    desk, way = Desk(tmp_path, hooked=True), PATHS[name]
+    done, events = walk(desk, way)
+    assert done == []
+    said = [f"{getattr(event, 'rule', '')} {getattr(event, 'message', '')}" for event in events]
+    assert any(HOOK_SAYS in each for each in said), events
+
+
+def test_the_ways_without_hooks_are_ways() -> None:
+    assert set(NO_HOOK) <= set(PATHS)
+    assert all(NO_HOOK.values())
 
 
 # ---------------------------------------------------------------- is the list whole

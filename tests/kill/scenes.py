@@ -18,8 +18,10 @@ from cairn import (
     Agent,
     Answer,
     Context,
+    ContextBlock,
     ErrorClass,
     IllegalTransition,
+    Intake,
     Ladder,
     ModelError,
     NotDone,
@@ -70,6 +72,8 @@ class Scene:
         follows: What begins when it has ended: another run of its session, or a retry.
         exact: How often each tool has had its effect in the end, where that is certain.
         denies: Whether people refuse the second request.
+        window: Of the model, in tokens, where it is too small for all that is said.
+        options: Of its agent, beside what all have.
     """
 
     script: tuple[Any, ...]
@@ -79,6 +83,36 @@ class Scene:
     retried: bool = False
     exact: dict[str, int] = field(default_factory=dict)
     denies: bool = False
+    window: int = 128_000
+    options: Callable[[], dict[str, Any]] = dict
+
+
+HEADINGS = "Goal, Constraints, Key evidence, Done, Decisions, Open, Next, Exact identifiers"
+SUMMARY = "\n".join(f"## {name}\nNone" for name in HEADINGS.split(", "))
+
+
+def beside(said: Callable[[int], str]) -> Scripted:
+    """A model that is asked beside the turns; what it says goes by how often it was asked."""
+
+    async def model(request: Any) -> str:
+        await STAGE.fuse.wait("beside.before")
+        STAGE.world.ask(request.run, request.turn)
+        await STAGE.fuse.wait("beside.after")
+        return said(request.turn)
+
+    return Scripted(model, name="beside", window=8_000, summarises=True)
+
+
+def condensing() -> dict[str, Any]:
+    """A model condenses, and its first summary is never of any use."""
+    return {"summary_model": beside(lambda turn: SUMMARY if turn else "It went well.")}
+
+
+def feeding() -> dict[str, Any]:
+    """A read, a write and a call that a person must allow come before the model is asked."""
+    fed = [("ground", "look", 1), ("noted", "post", 2), ("paid", "refund", 3)]
+    blocks = [ContextBlock(name, tool=by, arguments={"n": n}) for name, by, n in fed]
+    return {"context": blocks, "intake": Intake(model=beside(lambda turn: "operate"))}
 
 
 async def trace_has(rt: Runtime, run: str, kind: type[ev.Event]) -> bool:
@@ -131,7 +165,7 @@ async def acts(rt: Runtime, run: str) -> None:
     elif state.taken and not await trace_has(rt, run, ev.TakeoverTurn):
         await rt.client.submit(run, cmd.TakeTurn(calls=(("post", '{"n":2}'),), **by))
     elif state.taken:
-        await rt.client.submit(run, cmd.HandBack())
+        await rt.client.submit(run, cmd.HandBack(**by))
 
 
 SCENES: dict[str, Scene] = {
@@ -207,6 +241,19 @@ SCENES: dict[str, Scene] = {
     "retried": Scene(
         (call("post", n=1), broken, "done"), ends=("failed",), retried=True, exact={"post": 1}
     ),
+    "condensed": Scene(
+        (
+            [call("wide", n=1), call("post", n=2)],
+            [call("wide", n=3), call("pay", n=4)],
+            [call("wide", n=5), call("send", n=6)],
+            call("wide", n=7),
+            "done",
+        ),
+        window=3_600,
+        options=condensing,
+        exact={"post": 1, "send": 1},
+    ),
+    "fed": Scene((call("post", n=4), "done"), options=feeding, exact={"post": 2, "refund": 1}),
     "artifact": Scene((call("large", n=1), call("post", n=2), "done"), exact={"post": 1}),
 }
 
@@ -275,6 +322,9 @@ def make_tools(stage: Stage) -> list[Any]:
         await act(ctx)
         return "x" * 40_000
 
+    async def wide(n: int, ctx: Context) -> str:
+        return f"{await act(ctx)} {'and so on ' * 400}"
+
     def write(name: str, **options: Any) -> Any:
         given = {"effect": "write", "timeout": TOOL_S, "conflict_key": "n", **options}
         return tool(name=name, **given)
@@ -291,6 +341,7 @@ def make_tools(stage: Stage) -> list[Any]:
         write("primary", fallback="backup")(primary),
         write("leave")(leave),
         tool(name="large", effect="read", timeout=TOOL_S)(large),
+        tool(name="wide", effect="read", timeout=TOOL_S)(wide),
     ]
 
 
@@ -307,7 +358,7 @@ def all_agents() -> list[Agent]:
             line = scene.script[request.turn]
             return line(request) if callable(line) else line
 
-        return Scripted(model)
+        return Scripted(model, window=scene.window, max_output=600)
 
     async def thorough(answer: Answer) -> str | None:
         await stage.fuse.wait("check.before")
@@ -322,6 +373,7 @@ def all_agents() -> list[Agent]:
             model_of(scene),
             tools=tools,
             completion_checks=[thorough] if name == "check" else [],
+            **scene.options(),
         )
         for name, scene in SCENES.items()
     ]

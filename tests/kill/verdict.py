@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from tests.kill.outside import Effect, World
 from tests.kill.scenes import LADDER, POLICY, all_agents
 
-from cairn.agent import prepare
 from cairn.core import events as ev
 from cairn.core.context import faults
 from cairn.core.evolve import evolve
 from cairn.core.lifecycle import CLOSED, ENDED, CallStatus
 from cairn.core.messages import CallPart
 from cairn.core.state import RunState, transcript
+from cairn.crew import prepare
 from cairn.ports import Store
 from cairn.testing.invariants import Effect as Witnessed
 from cairn.testing.invariants import check_effects, check_store
@@ -95,7 +95,8 @@ class Books:
         match entry.event:
             case ev.ModelRequested():
                 self.requests += 1
-            case ev.ModelCompleted(parts=parts) | ev.TakeoverTurn(parts=parts):
+            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() as said:
+                parts = said.parts
                 for part in parts:
                     if isinstance(part, CallPart):
                         self.calls[part.id] = Told(part.name)

@@ -9,7 +9,7 @@ import selectors
 import sys
 import traceback
 
-from tests.kill import campaign, sweep, worker
+from tests.kill import campaign, handover, sweep, worker
 
 
 def serve() -> None:
@@ -54,11 +54,13 @@ def start(job: dict) -> int:
 
 
 def perform(job: dict) -> None:
-    """One run, a part of the sweep, or a campaign."""
+    """One run, a part of a sweep, or a campaign."""
     if "sweep" in job:
         sweep.serve(job)
     elif "campaign" in job:
         campaign.serve(job)
+    elif "handover" in job:
+        handover.serve(job)
     else:
         worker.main(job)
 

@@ -20,7 +20,9 @@ OPEN = Policy(effects={"write": "allow"})
 def raw(name="s", effects=None, *, how=None, **more):
     """A server of raw lines that behaves as `how` says."""
     command = [sys.executable, "-I", "-S", RAW, json.dumps(how or {})]
-    effects = {"do": "write"} if effects is None else effects
+    has_do = any(tool.get("name") == "do" for tool in (how or {}).get("tools", [{"name": "do"}]))
+    if effects is None:
+        effects = {"do": "write"} if has_do and not (how or {}).get("endless") else {}
     return McpServer(name, command=command, effects=effects, **more)
 
 

@@ -383,3 +383,18 @@ def test_the_command_shows_what_a_server_would_bring(folder):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["name"], found["effect"], found["why"]) == ("s__do", "read", "declared")
+
+
+@pytest.mark.slow
+def test_the_command_says_that_it_serves_only_where_it_does(folder):
+    done = subprocess.run(
+        command("serve", "--app", "shop:rt", "--http", "8731", "--host", "0.0.0.0"),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "0.0.0.0 can be reached by others" in done.stderr
+    assert "serving" not in done.stderr + done.stdout

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.policy.test_layers import intents, layers
 
-from cairn.core.policy import Effect, Intent, Policy
+from cairn.core.policy import Effect, Intent, Policy, weigh
 from cairn.governance.never import findings
 from cairn.governance.policy_file import PolicyFile, parse_policy
 
@@ -118,6 +118,5 @@ def test_a_rule_that_is_called_hidden_really_never_decides(
         if said is not None and ": " in said.rule:
             name = said.rule.partition(": ")[2]
             if f"rules.{name}" in hidden:
-                rule = next(r for r in policy.rules if r.name == name)
-                assert rule.decide == "allow", "hidden, and it decides"
-                assert intent.effect == "dangerous", "hidden, and it decides"
+                # it may speak where the floor, or the kind of task, has the last word
+                assert weigh(policy, intent).rule != said.rule, "hidden, and it decides"

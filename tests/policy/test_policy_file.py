@@ -201,8 +201,42 @@ def test_all_faults_are_said_at_once_each_with_its_line() -> None:
         "11 rules[2].name: it is missing",
         "14 rules[3].decide: it stands twice, first in line 13",
         "15 rules[3].tenants: it is true or false, not text",
+        "16 rules[4]: the name 'twice' stands in line 12 already",
         "17 rules[4].decide: 'perhaps' is no decision",
     ]
+
+
+def test_a_fault_in_the_shape_of_a_rule_hides_none_of_its_other_faults() -> None:
+    text = (
+        "rules:\n"
+        "  - name: a\n"
+        "    decide: perhaps\n"
+        "    argumnets: {}\n"
+        "    tools: [5, pay]\n"
+        "    effects: [wrte, read, raed]\n"
+        "    kinds: [quary]\n"
+        "    taint: [any, web]\n"
+        "    arguments: {x..y: {min: 1}, z: 5}\n"
+        "    approval: {roles: lead}\n"
+        "    redirect: {tool: draft}\n"
+        "  - {name: a, decide: redirect, redirect: {}}\n"
+    )
+    assert sorted(faults(text)) == sorted(
+        [
+            "3 rules[1].decide: 'perhaps' is no decision",
+            "4 rules[1].argumnets: there is no such field",
+            "5 rules[1].tools[1]: it is a number, not text",
+            "6 rules[1].effects: ['wrte'] is unknown",
+            "6 rules[1].effects: ['raed'] is unknown",
+            "7 rules[1].kinds: ['quary'] is unknown",
+            "8 rules[1].taint: any and none stand alone",
+            "9 rules[1].arguments: 'x..y' is no path",
+            "9 rules[1].arguments.z: it is a number",
+            "10 rules[1].approval: nobody is asked by it",
+            "12 rules[2].redirect.tool: it is missing",
+            "12 rules[2]: the name 'a' stands in line 2 already",
+        ]
+    )
 
 
 def test_a_misspelt_field_is_told_what_was_meant() -> None:

@@ -241,6 +241,10 @@ async def all_questions(path):
         await store.pending()
         await store.runnable(["shop"], 0)
         await store.session_head("s")
+        await store.session_open("s")
+        await store.sessions()
+        await store.unread(["shop"])
+        await store.message("m")
     finally:
         await store.close()
 

@@ -1,5 +1,6 @@
 """Text as it streams: nothing of a secret is shown, nothing else is lost, and no more is held."""
 
+import base64
 import itertools
 from collections.abc import Sequence
 
@@ -44,6 +45,9 @@ WORDS = st.sampled_from(
         VALUE.encode().hex(),
         "dFI3cTlaeDl2SzJt",
         "\u200b".join(VALUE),
+        "\u3164\ufe0f".join(VALUE),
+        base64.b64encode(base64.b64encode(f"u:{VALUE}".encode())).decode(),
+        VALUE.encode().hex().encode().hex(),
         "a8Fk2mQ9xZ4rT7vB",
     ]
 )

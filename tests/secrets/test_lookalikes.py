@@ -59,7 +59,31 @@ KEYS = {
     "encoded-key": [base64.b64encode(f"export KEY=sk-{_chance('z', 40)}".encode()).decode()],
 }
 
+ROWS = [
+    "abcdefg",
+    "1234567",
+    "GFEDCBA",
+    "0000000",
+    "fedcba",
+    "deadbeef",
+    "abcdefghijk",
+    "56789012345",
+]
+"""What chance writes now and then, and who makes up an example more often."""
+
 LOOKALIKES = [
+    "sk-1234567890abcdef1234567890abcdef",
+    "sk-abcdefghijklmnopqrstuvwxyz123456",
+    "sk-proj-abcdefghijklmnop1234567890ABCDEFGH",
+    "sk-abc1234567def890ghi",
+    "sk-deadbeefdeadbeefdeadbeef",
+    "sk_test_abcdefghijklmnop1234567890",
+    "ghp_1234567890abcdefghijklmnopqrstuvwxyzAB",
+    "xoxb-123456789012-1234567890123-abcdefghijklmnopqrstuvwx",
+    "AKIA1234567890ABCDEF",
+    "AIzaSyA1234567890abcdefghijklmnopqrstuv",
+    "hf_0000000000000000000000000000",
+    "ghp_example1234567890a8Fk2mQ9xZ4rT7vB1nC",
     "sk-...",
     "sk-xxxxxxxxxxxxxxxxxxxxxxxx",
     "sk-your-api-key-goes-here",
@@ -129,6 +153,26 @@ def test_what_looks_like_a_key_is_kept_nowhere(kind: str, text: str) -> None:
         assert SEAL.text(shown) == shown
         longest = max(text.replace("\\n", " ").replace(":", " ").replace("=", " ").split(), key=len)
         assert longest.strip("\"'") not in shown
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize(
+    "beginning", ["sk-", "sk-proj-", "ghp_", "AIza", "hf_", "sk_live_", "glpat-", "gsk_"]
+)
+def test_a_key_of_a_vendor_is_one_whatever_chance_put_in_order(beginning: str, row: str) -> None:
+    rest = _chance("row", 36)
+    for at in (0, 5, 18, 36):
+        key = f"{beginning}{rest[:at]}{row}{rest[at:]}"
+        shown = SEAL.text(f"it is {key} so")
+        assert rest[:5] not in shown
+        assert rest[-5:] not in shown
+        assert "[redacted " in SEAL.text(base64.b64encode(f"export K={key}".encode()).decode())
+
+
+@pytest.mark.parametrize("at", [0, 4, 9])
+def test_a_key_of_aws_is_one_whatever_chance_put_in_order(at: int) -> None:
+    rest = "QZ7R2MKP4"
+    assert SEAL.text(f"AKIA{rest[:at]}1234567{rest[at:]}") == "[redacted aws-key]"
 
 
 def test_every_kind_has_a_key_that_shows_it() -> None:

@@ -1,6 +1,7 @@
 """A secret that is planted in every place at once is found in none afterwards, in any form."""
 
 import asyncio
+import base64
 import json
 import logging
 import tempfile
@@ -34,8 +35,10 @@ from cairn import (
 )
 from cairn.cli.entry import app
 from cairn.core import events as ev
+from cairn.core.encoded import core
 from cairn.core.policy import Policy
 from cairn.core.secrets import HANDLE, escapes, forms
+from cairn.engine.flights import Flights
 from cairn.governance.secrets import Secrets
 from cairn.ports import ModelReply, ModelRequest, OnDelta
 from cairn.store.inmemory import InMemoryStore
@@ -175,7 +178,12 @@ def plain(what: Any) -> str:
 
 
 def traces_of(secret: str) -> set[str]:
-    return {f for f in {*forms(secret), *escapes(secret)} if len(f) >= 6}
+    """The secret in every form, each also in hex and in base64 as it may stand there."""
+    once = {f for f in {*forms(secret), *escapes(secret)} if len(f) >= 6}
+    raws = [form.encode() for form in once]
+    twice = {core(base64.b64encode, raw, shift) for raw in raws for shift in range(3)}
+    twice |= {raw.hex() for raw in raws} | {raw.hex().upper() for raw in raws}
+    return once | {form for form in twice if len(form) >= 8} | {"\u3164".join(secret)}
 
 
 def found_in(data: bytes | str, secret: str) -> list[str]:
@@ -207,17 +215,25 @@ def log() -> Iterator[Shouted]:
 
 
 SECRET = st.text('abcdefghjkmnpqrstuvwxyzABCDEFGHJKMNPQRSTUVWXYZ23456789-_/+=é"\\ %', min_size=8)
-WRITTEN = st.sampled_from(["as it is", "JSON", "URL", "URL twice", "hex", "base64 0", "base64 2"])
+TWICE = ("hex in base64 1", "base64 0 in base64 2", "URL in base64 0", "JSON in hex")
+WRITTEN = st.sampled_from(
+    ["as it is", "JSON", "URL", "URL twice", "hex", "base64 0", "base64 2", "with fillers", *TWICE]
+)
+
+
+def as_written(secret: str, how: str) -> str:
+    """A secret, encoded; what is said to stand in base64 or hex is encoded before."""
+    if " in " in how:
+        inner, outer = how.split(" in ")
+        return as_written(as_written(secret, inner), outer)
+    if how.startswith("base64"):
+        return base64_of(f"{secret}~", int(how[-1]), url=False, padded=True)
+    return "\u3164".join(secret) if how == "with fillers" else ENCODINGS[how](secret)
 
 
 def plant(secret: str, written: str, piece: int, log: Shouted, *, cli: bool) -> None:
     """Plant it, and look for it everywhere."""
-    encoded = written.startswith("base64")
-    said = (
-        base64_of(f"{secret}~", int(written[-1]), url=False, padded=True)
-        if encoded
-        else ENCODINGS[written](secret)
-    )
+    said = as_written(secret, written)
     log.lines.clear()
     out: list[Any] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -268,9 +284,29 @@ def test_the_command_line_shows_nothing_of_it_either(log: Shouted) -> None:
     plant('Zq7/é+"canary 9Kx', "as it is", 3, log, cli=True)
 
 
+@pytest.mark.parametrize("written", [*TWICE, "with fillers"])
+def test_a_secret_that_was_encoded_twice_is_found_nowhere(log: Shouted, written: str) -> None:
+    plant('Zq7/é+"canary 9Kx', written, 5, log, cli=written == TWICE[0])
+
+
 def test_rows_in_memory_hold_nothing_of_it(log: Shouted) -> None:
     secret, store, out = "Zq7canary9Kx", InMemoryStore(), list[Any]()
     asyncio.run(live(store, secret, Secrets({"stripe": secret}), 2, out))
+    assert not found_in(plain(out), secret)
+
+
+def test_what_one_path_forgets_is_redacted_when_it_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret, store, out = "Zq7canary9Kx", InMemoryStore(), list[Any]()
+
+    def forgets(flights: Flights) -> list[Any]:
+        landed, flights._landed = flights._landed, []
+        return landed
+
+    monkeypatch.setattr(Flights, "landed", forgets)
+    asyncio.run(live(store, secret, Secrets({"stripe": secret}), 2, out))
+    assert HANDLE.search(plain(out)), "it was there, as a handle"
     assert not found_in(plain(out), secret)
 
 

@@ -14,6 +14,11 @@ KNOWN = {
     ("engine/client.py", "submit"): "redacts the command",
     ("engine/granting.py", "keep"): "the grant was redacted by Runtime.grant",
     ("engine/journal.py", "append"): "redacts what is recorded and decided",
+    (
+        "engine/sessions.py",
+        "keep",
+    ): "a title with a secret is refused; the rest is names",
+    ("engine/turns.py", "append"): "says again what stands in the journal of the run before",
 }
 """A new way to write must redact first; then it gets its line, and a place in the tests beside."""
 

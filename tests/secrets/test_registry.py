@@ -162,6 +162,11 @@ def test_a_process_that_does_not_know_the_secret_says_so() -> None:
     assert "not registered" in problem.message
 
 
+def test_a_value_that_is_no_text_can_be_a_secret_all_the_same() -> None:
+    value = "odd \ud800 value"
+    assert VALUE not in Secrets({"a": value, "b": VALUE}).of().text(f"{VALUE} and {value}")
+
+
 def test_two_registries_can_be_put_together() -> None:
     both = Secrets({"a": VALUE}) | Secrets({"b": OTHER}) | Secrets(lambda p: {p.id: "Zq8Rt5Yu2Io9"})
     assert both.of(ANN).value_of("ann") == "Zq8Rt5Yu2Io9"

@@ -39,6 +39,9 @@ COMMANDS = [
     Approve(n=2),
     Deny(n=1, message="no"),
     Queue(parts=(Text("hurry"),)),
+    Queue(parts=(Text("hurry"),), id="m1"),
+    Queue(parts=(Text("hurry"),), id="r4"),
+    Cancel(reason="for another", gently=True),
     Resolve(call="c1", verdict="happened"),
     Resolve(call="c1", verdict="given_up"),
     Pause(),
@@ -59,8 +62,14 @@ def scenes(story):
         "fail": story.fail,
         "retry": lambda: story.tell(ev.RetryScheduled(subject="model", at=NOW)),
         "cancelled": lambda: story.tell(ev.RunCancelled()),
+        "go on": lambda: story.tell(ev.RunContinued(previous=ev.RunRef(run="r0", seq=1))),
         "nothing": list,
     }
+
+
+async def head_of_facts(store):
+    """Where the journal `store` ends; when it was written to is each store's own affair."""
+    return (await store.info("store")).head
 
 
 handles = st.integers(0, 1)
@@ -118,13 +127,19 @@ class Beside(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ rules
 
-    @rule(target=runs, h=handles, name=st.sampled_from(NAMES), session=st.sampled_from(["", "s"]))
-    def another(self, h, name, session):
-        name = self.create(h, name, session)
+    @rule(
+        target=runs,
+        h=handles,
+        name=st.sampled_from([*NAMES, "m1"]),
+        session=st.sampled_from(["", "s", "t"]),
+        behind=st.sampled_from(["", "r0"]),
+    )
+    def another(self, h, name, session, behind):
+        name = self.create(h, name, session, behind if session else "")
         return multiple(name) if name else multiple()
 
-    def create(self, h, name, session):
-        story = Story(name, session=session)
+    def create(self, h, name, session, behind=""):
+        story = Story(name, session=session, behind=behind)
         entries = story.begin()
         answer = self.ask(lambda s: s.create(story.new, entries, story.index), h)
         if answer is not None:
@@ -189,6 +204,26 @@ class Beside(RuleBasedStateMachine):
             seen = self.stories[run].state
         self.ask(lambda s: s.submit(run, seen, command, NOW, "ann"), h)
 
+    @rule(
+        h=handles,
+        session=st.sampled_from(["s", "t", "u"]),
+        of=st.sampled_from(["s", "t"]),
+        data=st.data(),
+    )
+    def said(self, h, session, of, data):
+        head = self.ask(head_of_facts, h)
+        facts = [
+            ev.SessionTitled(session=session, title=data.draw(st.sampled_from(["", "Lamps"]))),
+            ev.SessionForked(session=session, run=data.draw(st.sampled_from(NAMES)), of=of),
+            *(
+                ev.SessionRewound(session=session, run=run, newest=newest.run)
+                for newest in self.ask(lambda s: s.runs(RunFilter(session=session, limit=1)), h)
+                for run in NAMES
+            ),
+        ]
+        entry = ev.Entry(seq=head + 1, at=LATER, event=data.draw(st.sampled_from(facts)))
+        self.ask(lambda s: s.keep(head, [entry]), h)
+
     @rule(h=handles, trouble=st.sampled_from(["die", "reopen", "freeze"]))
     def meet(self, h, trouble):
         real, model = self.real[h], self.model[h]
@@ -237,6 +272,14 @@ class Beside(RuleBasedStateMachine):
     def the_lists_are_the_same(self):
         for h in (0, 1):
             self.ask(lambda s: s.runs(RunFilter()), h)
+        for h in (0, 1):
+            self.ask(lambda s: s.sessions(), h)
+            self.ask(lambda s: s.unread(["shop"]), h)
+            self.ask(lambda s: s.message("m1"), h)
+            for session in ("s", "t", "u"):
+                self.ask(lambda s, session=session: s.session_head(session), h)
+                self.ask(lambda s, session=session: s.session_open(session), h)
+                self.ask(lambda s, session=session: s.session(session), h)
         self.ask(lambda s: s.runs(RunFilter(session="s", status=("queued", "running"))))
         self.ask(lambda s: s.pending())
         self.ask(lambda s: s.session_head("s"))

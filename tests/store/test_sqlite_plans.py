@@ -3,7 +3,7 @@
 import apsw
 
 from cairn.ports import RunFilter
-from cairn.store.sqlite import queries, requests, schema, transaction
+from cairn.store.sqlite import queries, schema, sessions, transaction
 from cairn.store.sqlite.connection import Settings
 from cairn.store.sqlite.owners import Owners
 from cairn.testing.store_story import START
@@ -30,13 +30,18 @@ def test_finding_work_and_sessions_needs_no_walk_over_all_runs(tmp_path):
     def ask(connection):
         queries.runnable(connection, owners, ["shop"], START, 100)
         queries.runs(connection, owners, RunFilter(session="s", limit=1))
-        connection.execute(requests._ACTIVE, ("s",)).fetchone()
+        sessions.open_lines(connection, "s")
+        sessions.head(connection, "s")
+        sessions.unread(connection, ["shop"], 100)
 
-    steps = [step for plan in plans(ask) for step in plan if " run" in step]
+    steps = [step for plan in plans(ask) for step in plan if " run" in step or " a " in step]
     assert steps == [
         "SEARCH run USING INDEX run_due (due<?)",
+        "SEARCH a USING INDEX run_open (session=? AND no<?)",
         "SEARCH run USING INDEX run_session (session=? AND no>?)",
-        "SEARCH run USING INDEX run_active (session=?)",
+        "SEARCH run USING INDEX run_open (session=?)",
+        "SEARCH run USING INDEX run_session (session=? AND no>?)",
+        "SCAN run USING INDEX run_unread",  # it holds only what was left unread
     ]
 
 

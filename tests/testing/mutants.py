@@ -7,14 +7,13 @@ seed caught it, by which invariant, and how long that took.
 """
 
 import argparse
-import gc
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from unittest.mock import patch
+from contextlib import ExitStack
 
 import msgspec
+from tests.testing import mutants_context  # noqa: F401 - it registers more of them
+from tests.testing.variants import SEEDS, VARIANTS, broken, caught, put, variant
 
 from cairn.core import (
     commands,
@@ -33,43 +32,11 @@ from cairn.core.limits import Usage
 from cairn.engine import advance, backs, calls, drive, journal
 from cairn.errors import Moved, StoreBusy
 from cairn.store.inmemory import InMemoryStore
-from cairn.testing.simulation import Outcome, Simulation
+from cairn.store.memory_sessions import Sessions
 from cairn.testing.simulation.stores import FaultyStore
 
-SEEDS = 600
+__all__ = ["SEEDS", "VARIANTS", "broken", "caught"]
 replace = msgspec.structs.replace
-Variant = Callable[[ExitStack], None]
-VARIANTS: dict[str, Variant] = {}
-
-
-def variant(make: Variant) -> Variant:
-    """Register one; its docstring is what the code no longer does."""
-    VARIANTS[make.__name__] = make
-    return make
-
-
-def put(stack: ExitStack, place: object, name: str, value: object) -> None:
-    stack.enter_context(patch.object(place, name, value))
-
-
-@contextmanager
-def broken(name: str) -> Iterator[None]:
-    """The code without that promise."""
-    with ExitStack() as stack:
-        VARIANTS[name](stack)
-        yield
-
-
-def caught(name: str, seeds: int = SEEDS, first: int = 0) -> Outcome | None:
-    """The first seed's outcome in which the variant shows, None if it never does."""
-    with broken(name):
-        for seed in range(first, first + seeds):
-            outcome = Simulation(seed=seed).run()
-            if not outcome.ok:
-                return outcome
-            if seed % 20 == 0:
-                gc.collect()
-    return None
 
 
 # ---------------------------------------------------------------- intent and outcome
@@ -491,6 +458,27 @@ def unknown_call_forgotten_at_the_end(stack):
         return run
 
     put(stack, evolve, "close_at_end", closed)
+
+
+# ---------------------------------------------------------------- sessions
+
+
+@variant
+def a_run_of_a_session_waits_behind_nobody(stack: ExitStack) -> None:
+    """Runs of a session go on one by one."""
+    put(stack, Sessions, "before", lambda self, journal: "")
+
+
+@variant
+def what_was_left_unread_is_owed_to_nobody(stack: ExitStack) -> None:
+    """A message that its run ended without reading starts the next run."""
+    put(stack, Sessions, "unread", lambda self, agents: iter(()))
+
+
+@variant
+def a_message_has_no_name_of_its_own(stack: ExitStack) -> None:
+    """The same message twice is one."""
+    put(stack, Sessions, "taken", lambda self, id_: id_ if id_ in self._runs else "")
 
 
 # ---------------------------------------------------------------- the table

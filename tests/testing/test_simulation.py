@@ -4,11 +4,13 @@ import gc
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import msgspec
 import pytest
 from tests.testing.mutants import VARIANTS, broken, caught
 
+from cairn.core import events as ev
 from cairn.testing.invariants import NAMES
 from cairn.testing.simulation import Simulation, simulate
 from cairn.testing.simulation.__main__ import main
@@ -36,6 +38,29 @@ def test_whatever_goes_wrong_in_a_world_every_invariant_holds(first):
     assert figures.failures == ()
     assert figures.seeds == 25
     assert figures.runs >= 25
+
+
+@pytest.mark.parametrize("first", range(0, 50, 25))
+def test_whatever_is_condensed_fed_or_classified_every_invariant_holds(first):
+    figures = simulate_some(range(first, first + 25), "memory", "context")
+    assert figures.failures == ()
+    asides = {kind for kind in figures.faults if kind.startswith("aside: ")}
+    assert len(asides) >= 6
+
+
+def test_worlds_short_of_room_condense_feed_classify_and_take_back():
+    seen = Counter()
+    for seed in range(40):
+        outcome = simulate(seed, theme="context")
+        for entries in outcome.trace.values():
+            seen.update(type(entry.event) for entry in entries)
+    for kind in (ev.ContextCompacted, ev.ContextRestored, ev.TurnFed, ev.TaskClassified):
+        assert seen[kind] >= 3, kind
+
+
+def test_a_world_short_of_room_is_the_same_story_to_the_byte():
+    one, other = simulate(5, theme="context"), simulate(5, theme="context")
+    assert one.journals() == other.journals()
 
 
 def test_a_real_file_keeps_every_promise_that_memory_keeps():

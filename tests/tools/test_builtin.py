@@ -23,7 +23,13 @@ def test_a_question_is_a_read_that_only_a_person_answers() -> None:
 
 def test_all_of_them_are_reads() -> None:
     assert {one.spec.effect for one in BUILTIN} == {"read"}
-    assert [one.name for one in BUILTIN] == ["ask_user", "update_plan", "read_artifact"]
+    assert [one.name for one in BUILTIN] == [
+        "ask_user",
+        "update_plan",
+        "read_artifact",
+        "search_history",
+        "find_tools",
+    ]
 
 
 def test_a_plan_becomes_a_fact_and_the_answer_says_nothing_new() -> None:

@@ -41,7 +41,15 @@ def offers(monkeypatch) -> Any:
 
 def test_tools_functions_modules_and_names_are_gathered_in_order() -> None:
     found = collect([look, plain, builtin, "cairn.tools.builtin"])
-    assert list(found) == ["look", "plain", "ask_user", "update_plan", "read_artifact"]
+    assert list(found) == [
+        "look",
+        "plain",
+        "ask_user",
+        "update_plan",
+        "read_artifact",
+        "search_history",
+        "find_tools",
+    ]
     assert found["look"] is look
     assert found["plain"].spec.effect == "dangerous"
 
@@ -50,7 +58,7 @@ def test_an_installed_package_offers_tools_by_name_or_all_together(offers) -> No
     offers(shop_tools=[look, plain], more=builtin)
     assert list(collect(["shop-tools"])) == ["look", "plain"]
     assert list(collect([], installed=True))[:2] == ["look", "plain"]
-    assert len(collect([], installed=True)) == 5
+    assert len(collect([], installed=True)) == 7
     assert collect([]) == {}
 
 

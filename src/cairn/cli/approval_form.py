@@ -14,7 +14,7 @@ from cairn.cli import exits
 from cairn.cli.place import Place, open_app, with_store
 from cairn.cli.plain import visible_line
 from cairn.cli.say import complain, print_line
-from cairn.core.index import Pending
+from cairn.core.index import Pending, pending_of
 from cairn.core.messages import Principal
 from cairn.core.state import RunState
 from cairn.engine.client import Client
@@ -64,21 +64,25 @@ async def _decide(
 ) -> int:
     text = arguments
     if not text:
-        item = await _open_request(runtime, request)
         state = await load(runtime.store, check_request(request)[0])
+        item = _open_request(state, request)
         edited = click.edit(form(item, schema_of(runtime, state, item)), extension=".json")
         if edited is None:
             complain(f"nothing was changed, so nothing was decided: cairn approve {request}")
             return exits.REFUSED
         text, digest = answers(edited), digest or item.digest
-    await runtime.approve_async(request, message, by=who, digest=digest, arguments=text)
+    run = await runtime.approve_async(request, message, by=who, digest=digest, arguments=text)
+    if run.note.startswith(request):
+        print_line(run.note)
+        return exits.DONE
     print_line(f"approved {request} with {visible_line(text, 200)}")
+    if run.note:
+        complain(f"{run.note}. To have them checked at once: --app module:name")
     return exits.DONE
 
 
-async def _open_request(runtime: Runtime, request: str) -> Pending:
-    check_request(request)
-    for item in await runtime.pending_async():
+def _open_request(state: RunState, request: str) -> Pending:
+    for item in pending_of(state):
         if item.id == request and item.kind == "approval":
             return item
     raise UnknownRun(f"no request {request} waits for approval")

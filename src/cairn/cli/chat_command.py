@@ -14,15 +14,17 @@ import typer
 from cairn.cli import exits, options
 from cairn.cli.drive import Shown, drive_shown
 from cairn.cli.hints import hints_for
-from cairn.cli.outcome import detail, print_outcome, question_of
+from cairn.cli.outcome import detail, print_outcome
 from cairn.cli.paint import console
 from cairn.cli.place import locate, open_app
 from cairn.cli.plain import WANTED, visible
 from cairn.cli.say import complain, print_line
+from cairn.cli.shown import facts
 from cairn.core import commands as cmd
 from cairn.core import events as ev
-from cairn.core.index import Pending
-from cairn.engine.client import new_id
+from cairn.core.messages import Principal
+from cairn.core.requests import Request
+from cairn.engine.client import new_id, same_person
 from cairn.engine.given import parts_of
 from cairn.engine.load import load
 from cairn.errors import CairnError, Refused, UnknownRun
@@ -59,7 +61,9 @@ def chat(
     session: Annotated[
         str, typer.Option("--session", help="The conversation to go on with; new by default.")
     ] = "",
-    principal: Annotated[str, typer.Option("--principal", help="For whom it works.")] = "local",
+    principal: options.ForWhom = "local",
+    role: options.RolesOfPrincipal = None,
+    tenant: options.Tenant = "",
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -78,7 +82,7 @@ def chat(
             runner,
             agent,
             name,
-            principal,
+            Principal(id=principal, roles=tuple(role or ()), tenant=tenant),
             Shown(place=place, by=options.who(by), only=WORTH_A_LINE),
         )
         try:
@@ -98,7 +102,7 @@ class _Talk:
         runner: asyncio.Runner,
         agent: str,
         session: str,
-        principal: str,
+        principal: Principal,
         shown: Shown,
     ) -> None:
         self._runtime = runtime
@@ -128,8 +132,10 @@ class _Talk:
                 case said:
                     code = self._exchange(said)
         again = f"cairn chat {self._agent} --session {shlex.quote(self._session)}"
-        if self._principal != "local":
-            again += f" --principal {shlex.quote(self._principal)}"
+        who = self._principal
+        given = [("--principal", who.id if who.id != "local" else "")]
+        given += [*(("--role", role) for role in who.roles), ("--tenant", who.tenant)]
+        again += "".join(f" {name} {shlex.quote(value)}" for name, value in given if value)
         print_line(f"to go on later: {again}{self._hints.drive}")
         return code
 
@@ -144,20 +150,22 @@ class _Talk:
 
     async def _open_run(self) -> str:
         """The session's run that is not over, if there is one."""
-        head = await self._runtime.store.session_head(self._session)
+        store = self._runtime.store
+        going_on = await store.session_open(self._session)
+        head = going_on[0] if going_on else await store.session_head(self._session)
         if head is None:
             return ""
-        state = await load(self._runtime.store, head.run)
-        if state.principal.id != self._principal:
+        state = await load(store, head.run)
+        if not same_person(state.principal, self._principal):
             raise UnknownRun(f"there is no session {self._session!r}")
-        return "" if state.end is not None else head.run
+        return head.run if going_on else ""
 
     async def _send(self, text: str) -> Run:
         """Put the message into the run that is not over, or start one with it."""
         run = await self._open_run()
         if run:
             parts = parts_of(text)
-            await self._runtime.client.submit(run, cmd.Queue(parts=parts), self._principal)
+            await self._runtime.client.submit(run, cmd.Queue(parts=parts), self._principal.id)
             return await self._drive(run)
         run = new_id()
 
@@ -201,7 +209,7 @@ class _Talk:
                 complain(str(error))
         return decided
 
-    def _ask_about(self, item: Pending) -> bool:
+    def _ask_about(self, item: Request) -> bool:
         """Ask about one thing, outside the loop, so that Ctrl-C at the prompt means later."""
         match item.kind:
             case "approval":
@@ -211,27 +219,29 @@ class _Talk:
             case "in_doubt" | "takeover":
                 return self._ask_what_happened(item)
 
-    def _ask_to_allow(self, item: Pending) -> bool:
+    def _ask_to_allow(self, item: Request) -> bool:
         client, by = self._runtime.client, self._shown.by
         print_line(f"{item.id}: {detail(item, self._hints)}")
+        for fact in facts(item):
+            print_line(f"    {fact}")
         word, reason = _choose("allow it? [y]es, [n]o REASON, [l]ater: ", "ynl")
         if word == "y":
-            self._runner.run(client.approve(item.id, reason, by, item.digest))
+            yes = self._runtime.approve_async(item.id, reason, by=by, digest=item.digest)
+            if note := self._runner.run(yes).note:
+                print_line(note)
         elif word == "n":
             self._runner.run(client.deny(item.id, reason, by))
         return word != "l"
 
-    def _ask_for_answer(self, item: Pending) -> bool:
-        runtime = self._runtime
-        question = self._runner.run(question_of(runtime.store, item)) or detail(item, self._hints)
-        print_line(f"{self._agent} asks: {question}")
+    def _ask_for_answer(self, item: Request) -> bool:
+        print_line(f"{self._agent} asks: {detail(item, self._hints)}")
         text = _ask("answer> ")
         if not text or not text.strip():
             return False
-        self._runner.run(runtime.client.answer(item.id, text, self._shown.by))
+        self._runner.run(self._runtime.client.answer(item.id, text, self._shown.by))
         return True
 
-    def _ask_what_happened(self, item: Pending) -> bool:
+    def _ask_what_happened(self, item: Request) -> bool:
         print_line(f"{item.id}: {WANTED[item.kind]} {detail(item, self._hints)}")
         word, told = _choose(
             "did it happen? [y]es WHAT CAME OF IT, [n]o, [g]ive up, [l]ater: ", "yngl"

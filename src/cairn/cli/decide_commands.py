@@ -15,14 +15,17 @@ import typer
 from cairn.cli import exits, options
 from cairn.cli.hints import hints_for
 from cairn.cli.outcome import print_pending
-from cairn.cli.place import Place, locate, with_store
+from cairn.cli.place import Place, locate, open_app, with_store
 from cairn.cli.plain import reasons, visible_line
 from cairn.cli.say import complain, print_line
 from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.messages import Principal
 from cairn.core.state import RunState
-from cairn.engine.client import Client
+from cairn.engine.client import Client, Submitted
+from cairn.engine.files import check_unchanged
+from cairn.engine.given import check_request
+from cairn.engine.load import load
 from cairn.errors import CairnError, ConfigError
 
 Requests = Annotated[
@@ -55,7 +58,9 @@ def approve(  # noqa: PLR0913 - one parameter for each option of the command
     """Let calls run that wait for approval: once, as shown or changed.
 
     With --digest only what has that digest: if the request is about anything else, it is refused.
-    Other arguments are checked and authorised anew before the call starts.
+    Other arguments are authorised anew before the call starts, and checked at once where the
+    application is known (--app, CAIRN_APP), as is whether files that a yes is bound to have
+    changed. What was approved before is not approved again: it says whose yes stands.
     """
     actor, place = options.who(by), locate(store, app)
     if (digest or arguments or edit) and len(requests) > 1:
@@ -69,16 +74,35 @@ def approve(  # noqa: PLR0913 - one parameter for each option of the command
         code = approve_changed(place, requests[0], who, message, digest, arguments)
         raise typer.Exit(code)
 
+    async def yes(client: Client, request: str) -> Submitted:
+        if place.has_app:
+            await _check_files(client, place, request)
+        return await client.approve(request, message, actor, digest, roles=roles)
+
     async def decide(client: Client) -> int:
-        return await _each(
-            client,
-            place,
-            requests,
-            "approved",
-            lambda r: client.approve(r, message, actor, digest, roles=roles),
-        )
+        return await _each(client, place, requests, "approved", lambda r: yes(client, r))
 
     raise typer.Exit(with_store(place, decide))
+
+
+async def _check_files(client: Client, place: Place, request: str) -> None:
+    """Whether the files of a request are as they were, where the application says where they are.
+
+    Raises:
+        Refused: one has changed since the request was made.
+    """
+    run, n = check_request(request)
+    state = await load(client.store, run)
+    call = next((c for c in state.calls.values() if c.approval == n and c.files), None)
+    if call is None or state.decided.get(n):
+        return
+    runtime = open_app(place)
+    try:
+        if state.agent in runtime.host.agents:
+            await check_unchanged(runtime.host.workspaces, state, request, call)
+    finally:
+        if runtime.store is not client.store:
+            await runtime.close_async()
 
 
 def deny(
@@ -192,9 +216,10 @@ def pause(
     actor, place = options.who(by), locate(store, app)
 
     async def decide(client: Client) -> int:
-        await client.submit(run, cmd.Pause(reason=message), actor)
+        done = await client.submit(run, cmd.Pause(reason=message), actor)
         hints = hints_for(place, client.store)
-        print_line(f"paused {run}: cairn resume {run}{hints.resume} goes on")
+        said = f"paused {run}" if done.entry is not None else f"{run} was paused before"
+        print_line(f"{said}: cairn resume {run}{hints.resume} goes on")
         return exits.DONE
 
     raise typer.Exit(with_store(place, decide))
@@ -237,19 +262,25 @@ async def _each(
     place: Place,
     requests: list[str],
     done: str,
-    decide: Callable[[str], Awaitable[RunState]],
+    decide: Callable[[str], Awaitable[Submitted]],
 ) -> int:
     """Decide one after the other; what cannot be is said, and the rest is decided all the same."""
     worst = exits.DONE
     touched: dict[str, None] = {}
     for request in requests:
         try:
-            state = await decide(request)
+            submitted = await decide(request)
         except CairnError as error:
             complain(str(error))
             worst = max(worst, exits.of_error(error))
         else:
-            print_line(f"{done} {request}{_about(state, request)}")
+            about = _about(submitted.state, request)
+            said = (
+                f"{done} {request}"
+                if submitted.entry is not None
+                else f"{request} {submitted.note}"
+            )
+            print_line(f"{said}{about}")
             touched[request.rpartition("/")[0]] = None
     for run in touched:
         await say_who_goes_on(client, place, run)

@@ -16,9 +16,17 @@ import typer
 
 from cairn.cli import exits, options
 from cairn.cli.drivers import ALL, NAMED, undriven
-from cairn.cli.hints import Hints, file_of, hints_for, is_found, shown_path
+from cairn.cli.hints import Hints, hints_for, is_found, shown_path
 from cairn.cli.paint import console, line, styled
-from cairn.cli.place import Place, is_missing, locate, open_app, store_file, with_store
+from cairn.cli.place import (
+    Place,
+    file_of,
+    is_missing,
+    locate,
+    open_app,
+    store_file,
+    with_store,
+)
 from cairn.cli.plain import visible_line
 from cairn.cli.round_trip import listed_by, url_of, where_of, without_keys
 from cairn.cli.round_trip import round_trip as ask
@@ -90,7 +98,7 @@ def _look(place: Place, named: Model | None, round_trip: bool) -> Iterator[Findi
     yield from _python()
     yield from _library()
     yield from _sandbox()
-    if place.has_app and not place.store:
+    if place.of_app:
         yield from _app_first(place, round_trip)
     else:
         yield from _store(place)
@@ -104,8 +112,6 @@ def _app_first(place: Place, round_trip: bool) -> Iterator[Finding]:
     try:
         runtime = open_app(place)
     except CairnError as error:
-        if place.settings.store_is_named:  # else it is the application's, which nobody can say
-            yield from _store(place)
         yield Finding(level="problem", what="app", text=str(error))
         return
     yield from _own_store(place, runtime)
@@ -172,7 +178,7 @@ def _store(place: Place) -> Iterator[Finding]:
 
 
 def _own_store(place: Place, runtime: Runtime) -> Iterator[Finding]:
-    """The store of the application, and whether commands without code look at it, too."""
+    """The store of the application, and whether commands that name none look at it, too."""
     name = place.app or place.settings.app
     file = file_of(runtime.store)
     if not file:
@@ -185,9 +191,13 @@ def _own_store(place: Place, runtime: Runtime) -> Iterator[Finding]:
         yield from _file(Path(shown), name, lambda: runtime.portal.call(work))
     finally:
         work.close()
-    if not is_found(file, place):
-        found = f"{place.settings.store} ({place.settings.store_from})"
-        text = f"commands that load no code look at {found}, unless they are told --store {shown}; "
+    settings = place.settings
+    elsewhere = settings.store_is_named or settings.app != place.app
+    if place.app and elsewhere and not is_found(file, place):
+        found = f"{settings.store} ({settings.store_from})"
+        if settings.app and not settings.store_is_named:
+            found = f"the store of {settings.app} ({settings.app_from})"
+        text = f"commands without --app look at {found}, unless they are told --store {shown}; "
         text += f"CAIRN_STORE={shown} says it once"
         yield Finding(level="note", what="store", text=text)
 

@@ -16,7 +16,7 @@ NAMED = 5
 
 def undriven(info: RunInfo, now: int) -> bool:
     """Whether a run could go on at once and no living process drives it."""
-    if info.leased:
+    if info.leased or info.behind:
         return False
     if info.status == "waiting":
         return 0 < info.wake_at <= now
@@ -28,6 +28,8 @@ def aside(info: RunInfo, now: int) -> str:
     waits = f" ({reasons(info.waits)})" if info.waits else ""
     if info.leased:
         return f"{waits}, driven"
+    if info.behind:
+        return f"{waits}, behind {info.behind}"
     return f"{waits}, not driven" if undriven(info, now) else waits
 
 

@@ -12,18 +12,23 @@ from cairn.cli import (
     audit_command,
     budgets_command,
     chat_command,
+    context_command,
     decide_commands,
     doctor_command,
     edit_commands,
+    erase_command,
     exits,
     grants_command,
     keep_commands,
     mcp_command,
+    memory_command,
     models_command,
     policy_command,
     read_commands,
     replay_command,
     run_commands,
+    sessions_command,
+    skills_command,
     takeover_command,
 )
 from cairn.cli.say import complain
@@ -98,14 +103,19 @@ for _command in (
     keep_commands.verify,
     keep_commands.prune,
     keep_commands.backup,
+    erase_command.erase,
     doctor_command.doctor,
     models_command.models,
 ):
     app.command()(_command)
 
 for _group, _name in (
+    (context_command.context, "context"),
     (grants_command.grants, "grants"),
+    (memory_command.memory, "memory"),
     (policy_command.policy, "policy"),
     (mcp_command.app, "mcp"),
+    (sessions_command.sessions, "sessions"),
+    (skills_command.app, "skills"),
 ):
     app.add_typer(_group, name=_name)

@@ -6,7 +6,7 @@ import os
 import shlex
 from pathlib import Path
 
-from cairn.cli.place import Place, store_file
+from cairn.cli.place import Place, file_of, store_file
 from cairn.core.messages import Record
 from cairn.ports import Store
 
@@ -48,13 +48,6 @@ def hints_for(place: Place, store: Store) -> Hints:
     )
 
 
-def file_of(store: Store) -> str:
-    """The file behind an open store, as an absolute path; empty for one that has none."""
-    from cairn.store.sqlite.store import SqliteStore
-
-    return store.settings.path if isinstance(store, SqliteStore) else ""
-
-
 def shown_path(file: str) -> str:
     """A file's path as it is typed here: short if it is below this folder."""
     here = Path.cwd().resolve()
@@ -63,6 +56,14 @@ def shown_path(file: str) -> str:
 
 
 def is_found(file: str, place: Place) -> bool:
-    """Whether a command without `--store` and `--app` opens this file, or there is no file."""
-    found = store_file(place.settings.store)
+    """Whether a command without `--store` and `--app` opens this file, or there is no file.
+
+    Of an application's own store that is only said where it is `./cairn.db`: a hint that names
+    the file needs no code.
+    """
+    settings = place.settings
+    others = settings.app and settings.app != place.app and not settings.store_is_named
+    if place.app and others:  # its store is looked at, whatever file is here
+        return not file
+    found = store_file(settings.store)
     return not file or (found is not None and os.path.realpath(found) == file)

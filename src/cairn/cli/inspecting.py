@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cairn.cli.place import Place, is_missing, open_app, store_file
+from cairn.cli.place import Place, file_of, is_missing, open_app, store_file
 from cairn.errors import ConfigError
 from cairn.store import inspect_store
 
@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 
 
 def inspector(place: Place) -> Inspector:
-    """A look at the store that `--store` or `--app` names.
+    """A look at the store, found as by all other commands (`place.open_existing`).
 
     Raises:
-        ConfigError: there is no such file.
+        ConfigError: there is no such file, or the application cannot be loaded.
     """
     path = place.path
-    if place.app and not place.store:
+    if place.of_app:
         with open_app(place) as runtime:
-            settings = getattr(runtime.store, "settings", None)
-        path = settings.path if settings is not None else ":memory:"
+            path = file_of(runtime.store) or ":memory:"
     file = store_file(path)
     if file is None:
         raise ConfigError("--store", "a store in memory has no file to look at", "Name a file")

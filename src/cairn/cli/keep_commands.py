@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from cairn.cli import exits, options
+from cairn.cli import erase_command, exits, options
 from cairn.cli.inspecting import inspector
-from cairn.cli.place import locate, with_store
+from cairn.cli.place import Place, locate, with_store
 from cairn.cli.plain import count, json_line
 from cairn.cli.say import complain, print_line, write
-from cairn.core.codec import Row
-from cairn.core.events import EVENTS
+from cairn.core.codec import row_object
+from cairn.core.messages import Principal
 from cairn.core.verification import Finding, Mark
 from cairn.engine.clock import SystemClock
 from cairn.errors import ConfigError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from cairn.store.sqlite.inspection import Inspection
 
 STORE_JOURNAL = "store"
+COUNTER = "counter"
+REBUILD = "cairn budgets --rebuild"
 
 
 def export(
@@ -36,6 +39,10 @@ def export(
     out: Annotated[
         str, typer.Option("-o", "--out", metavar="FILE", help="Default: standard output.")
     ] = "",
+    principal: Annotated[
+        str, typer.Option("--principal", metavar="ID", help="Write everything about them instead.")
+    ] = "",
+    tenant: options.Tenant = "",
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     store: options.Store = "",
     app: options.App = "",
@@ -51,10 +58,17 @@ def export(
     With --heads: a line for each journal with its last seq and hash. Keep them where nobody who
     can change the store can: only `cairn verify --heads FILE` finds a journal whose end was cut
     off, or one that is gone.
+
+    With --principal: all their runs with their events, sessions, facts, and what the store's
+    journal says of them; `kind` says what each line is.
     """
-    if bool(run) == heads:
-        raise ConfigError("RUN", "name a run or pass --heads", "Pass one of the two")
+    if sum(map(bool, (run, heads, principal))) != 1:
+        raise ConfigError("RUN", "name a run, or pass --heads or --principal", "Pass one of them")
     place = locate(store, app)
+    if principal:
+        whose = Principal(id=principal, tenant=tenant)
+        erase_command.export_principal(place, whose, out, force=force)
+        return
     if heads:
         with inspector(place) as look:
             lines: list[dict[str, Any]] = [msgspec.structs.asdict(mark) for mark in look.heads()]
@@ -88,23 +102,6 @@ async def _export(store: Store, run: str) -> list[dict[str, Any]]:
     return lines
 
 
-def row_object(run: str, row: Row) -> dict[str, Any]:
-    """A row as it is stored, bytes as text or hex."""
-    return {
-        "run": run,
-        "seq": row.seq,
-        "at": row.at,
-        "step": row.step,
-        "actor": row.actor,
-        "type": row.type,
-        "name": EVENTS[row.type].NAME if row.type in EVENTS else "",
-        "v": row.v,
-        "data": row.data.decode() if row.data is not None else None,
-        "salt": row.salt.hex(),
-        "hash": row.hash.hex(),
-    }
-
-
 def verify(
     runs: Annotated[
         list[str] | None, typer.Argument(metavar="RUN", help="Ids of runs; all by default.")
@@ -124,27 +121,28 @@ def verify(
 
     Names the first record of each that is not. Looks at the hash chain of each journal, the
     store's own too, and at the rows that follow from it: the run table, the inbox, the counters
-    of budgets. The file is only read; a copy will do. An end that was cut off shows only with
-    --heads. Exits with 1 if anything is wrong.
+    of budgets (`cairn budgets --rebuild` counts them anew). The file is only read; a copy will
+    do. An end that was cut off shows only with --heads. Exits with 1 if anything is wrong.
     """
     marks = list(_marks(heads)) if heads else []
-    with inspector(locate(store, app)) as look:
+    place = locate(store, app)
+    with inspector(place) as look:
         found = [look.inspect(name) for name in runs or look.journals()]
         marks = [mark for mark in marks if not runs or mark.run in runs]
         beside = look.missed(marks)
-        beside += [] if runs else look.counters(SystemClock().now_us())
+        beside += [] if runs else [*look.strays(), *look.counters(SystemClock().now_us())]
     if json:
         for each in found:
             write(json_line({"ok": not each.findings, **_inspection_object(each)}))
         for finding in beside:
             write(json_line({"ok": False, "run": finding.run, "findings": [_object(finding)]}))
     else:
-        _tell(found, beside, len(marks))
+        _tell(found, beside, len(marks), place)
     wrong = beside or any(each.findings for each in found)
     raise typer.Exit(exits.REFUSED if wrong else exits.DONE)
 
 
-def _tell(found: list[Inspection], beside: list[Finding], marks: int) -> None:
+def _tell(found: list[Inspection], beside: list[Finding], marks: int, place: Place) -> None:
     """What was found journal by journal, and what was found beside them."""
     for each in found:
         for finding in each.findings:
@@ -152,10 +150,16 @@ def _tell(found: list[Inspection], beside: list[Finding], marks: int) -> None:
             complain(f"{each.run}: in what it shares, {finding}" if shared else str(finding))
     for finding in beside:
         complain(str(finding))
-    broken = {each.run for each in found if each.findings} | {f.run for f in beside}
+    if any(finding.kind == COUNTER for finding in beside):
+        at = f" --store {shlex.quote(place.store)}" if place.store else ""
+        at = at or (f" --app {shlex.quote(place.app)}" if place.app else "")
+        complain(f"to count budgets anew from the journals: {REBUILD}{at}")
+    broken = {each.run for each in found if each.findings}
+    broken |= {finding.run for finding in beside if finding.kind != COUNTER}
     total = len({each.run for each in found} | broken)
     if broken:
         complain(f"{len(broken)} of {total} journals are not as they were written")
+    if broken or beside:
         return
     events = sum(each.events for each in found)
     kept = f", {marks:,} exported {'hash' if marks == 1 else 'hashes'}" if marks else ""
@@ -171,7 +175,8 @@ def _inspection_object(each: Inspection) -> dict[str, Any]:
 
 
 def _object(finding: Finding) -> dict[str, Any]:
-    return {"seq": finding.seq, "kind": finding.kind, "text": finding.text}
+    fix = {"fix": REBUILD} if finding.kind == COUNTER else {}
+    return {"seq": finding.seq, "kind": finding.kind, "text": finding.text, **fix}
 
 
 def _marks(file: str) -> Iterator[Mark]:

@@ -97,15 +97,16 @@ async def _serve(
 ) -> None:
     from cairn.servers.agent_calls import AgentCalls
     from cairn.servers.mcp import serve_stdio
-    from cairn.servers.mcp_http import PATH, serve_http
+    from cairn.servers.mcp_http import PATH, check_guarded, serve_http
 
     try:
         calls = AgentCalls(runtime, agents, principal)
         if port is None:
             await serve_stdio(calls)
             return
-        complain(f"serving {', '.join(calls.agents)} at http://{host}:{port}{PATH}")
         token = os.environ.get(TOKEN, "")
+        check_guarded(host, token)  # before anybody is told that it serves
+        complain(f"serving {', '.join(calls.agents)} at http://{host}:{port}{PATH}")
         await serve_http(calls, host=host, port=port, token=token, allowed_hosts=allowed)
     finally:
         await runtime.close_async()

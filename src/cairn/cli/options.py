@@ -27,7 +27,7 @@ Store = Annotated[
     typer.Option(
         "--store",
         metavar="FILE",
-        help="The store. Default: CAIRN_STORE, [tool.cairn] store, ./cairn.db.",
+        help="The store. Default: CAIRN_STORE, [tool.cairn] store, the application's, ./cairn.db.",
         show_default=False,
     ),
 ]
@@ -57,6 +57,12 @@ Roles = Annotated[
         "--role", metavar="ROLE", help="A role of who decides; may be given several times."
     ),
 ]
+ForWhom = Annotated[str, typer.Option("--principal", metavar="ID", help="For whom it works.")]
+RolesOfPrincipal = Annotated[
+    list[str] | None,
+    typer.Option("--role", metavar="ROLE", help="A role of theirs; may be given several times."),
+]
+Tenant = Annotated[str, typer.Option("--tenant", metavar="NAME", help="Their tenant.")]
 Message = Annotated[str, typer.Option("-m", "--message", help="Why; the model reads it as typed.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show the result only.")]

@@ -19,12 +19,11 @@ from cairn.cli.plain import (
     visible_line,
 )
 from cairn.cli.say import write
-from cairn.core import events as ev
-from cairn.core.index import Pending
+from cairn.cli.shown import facts
 from cairn.core.lifecycle import ENDED
 from cairn.core.messages import parse_object
+from cairn.core.requests import Request
 from cairn.engine.clock import SystemClock
-from cairn.ports import Store
 
 if TYPE_CHECKING:
     from cairn.engine.result import Run
@@ -62,29 +61,30 @@ def print_outcome(run: Run, hints: Hints) -> None:
         out.print(hint, soft_wrap=True)
 
 
-def print_pending(item: Pending, hints: Hints, question: str = "") -> None:
-    """One thing that waits for people, and the commands that decide it."""
+def print_pending(item: Request, hints: Hints) -> None:
+    """One thing that waits for people, what there is to know of it, and how to decide it."""
     out = console()
     what = WANTED.get(item.kind, item.kind)
     out.print(line(item.id, styled_kind(item), what, _until(item)), soft_wrap=True)
-    shown = question or detail(item, hints)
-    if shown:
+    if shown := detail(item, hints):
         out.print(f"    {shown}", soft_wrap=True)
+    for fact in facts(item):
+        out.print(f"    {fact}", soft_wrap=True)
     for command in commands(item):
         out.print(f"    {command}{hints.decide}", soft_wrap=True)
 
 
-def styled_kind(item: Pending) -> Any:
+def styled_kind(item: Request) -> Any:
     """The tool, or what is asked, in the colour of waiting."""
     other = "takeover" if item.kind == "takeover" else "question"
     return line(item.tool or other, style="yellow")
 
 
-def detail(item: Pending, hints: Hints) -> str:
+def detail(item: Request, hints: Hints) -> str:
     """What is asked or would be done."""
     if item.kind == "input":
-        question = (parse_object(item.detail) or {}).get("question", "")
-        return visible_line(str(question), SHOWN_DETAIL)
+        asked = item.question or (parse_object(item.detail) or {}).get("question", "")
+        return visible_line(str(asked), SHOWN_DETAIL)
     if not item.tool:
         held = f"{item.detail} acts in the agent's place" if item.kind == "takeover" else ""
         return visible_line(held, SHOWN_DETAIL)
@@ -96,19 +96,7 @@ def detail(item: Pending, hints: Hints) -> str:
     return f"{visible_line(item.tool, 60)}({shown}{more})"
 
 
-async def question_of(store: Store, item: Pending) -> str:
-    """The text of a question the runtime itself asks; it stands in the journal only."""
-    if item.kind != "input" or item.call:
-        return ""
-    run, _, number = item.id.rpartition("/")
-    for entry in await store.read(run):
-        event = entry.event
-        if isinstance(event, ev.InputRequested) and str(event.n) == number:
-            return event.question
-    return ""
-
-
-def commands(item: Pending) -> list[str]:
+def commands(item: Request) -> list[str]:
     """How to decide it from a shell, where the store is found by itself."""
     match item.kind:
         case "approval":
@@ -157,9 +145,13 @@ def run_object(run: Run) -> dict[str, Any]:
     return found
 
 
-def pending_object(item: Pending) -> dict[str, Any]:
+def pending_object(item: Request) -> dict[str, Any]:
     """A thing that waits, every field, and the run it belongs to."""
-    return {"run": item.id.rpartition("/")[0], **msgspec.structs.asdict(item)}
+    found = {"run": item.id.rpartition("/")[0], **msgspec.structs.asdict(item)}
+    found["principal"] = msgspec.structs.asdict(item.principal)
+    found["terms"] = None if item.terms is None else msgspec.structs.asdict(item.terms)
+    found["files"] = [msgspec.structs.asdict(file) for file in item.files]
+    return found
 
 
 def _plain_output(output: Any) -> Any:
@@ -167,7 +159,7 @@ def _plain_output(output: Any) -> Any:
     return dump(mode="json") if callable(dump) else output
 
 
-def _until(item: Pending) -> str:
+def _until(item: Request) -> str:
     if not item.expires_at:
         return ""
     rest = item.expires_at - SystemClock().now_us()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,6 +38,13 @@ class Place(Record):
         return self.store or self.settings.store
 
     @property
+    def of_app(self) -> bool:
+        """Whether the store is the application's own: nobody named one that goes before it."""
+        if self.store:
+            return False
+        return bool(self.app) or (self.has_app and not self.settings.store_is_named)
+
+    @property
     def has_app(self) -> bool:
         """Whether anybody named an application."""
         return bool(self.app or self.settings.app)
@@ -51,7 +59,7 @@ def locate(store: str, app: str) -> Place:
 
 
 def open_app(place: Place) -> Runtime:
-    """The application's runtime, on the store of `--store` if that was given.
+    """The application's runtime, on the store that the place names, else on its own.
 
     Raises:
         ConfigError: none is named, or it cannot be loaded.
@@ -70,15 +78,27 @@ def open_app(place: Place) -> Runtime:
     if not place.app and settings.folder:
         folders.append(Path(settings.folder))
     runtime = load_app(place.app or settings.app, source, folders)
-    if place.store:
-        _move(runtime, place.store)
+    if not place.of_app:
+        _move(runtime, place.path)
     return runtime
+
+
+def file_of(store: Store) -> str:
+    """The file behind an open store, as an absolute path; empty for one that has none."""
+    from cairn.store.sqlite.store import SqliteStore
+
+    return store.settings.path if isinstance(store, SqliteStore) else ""
 
 
 def _move(runtime: Runtime, store: str) -> None:
     """Put the runtime on another store than its own, which it has opened, and made if need be."""
+    file, own = store_file(store), file_of(runtime.store)
+    if file is not None and own and os.path.realpath(file) == os.path.realpath(own):
+        return  # it is there already, with the options it was made with
     opened = open_store(store)
-    runtime.portal.call(runtime.store.close())
+    closing = threading.Thread(target=asyncio.run, args=(runtime.store.close(),))
+    closing.start()  # in a thread of its own: a command may have a loop running here
+    closing.join()
     runtime.portal.close()
     runtime.store = opened
     runtime.client = Client(opened, runtime.host.clock, runtime.host.secrets)
@@ -90,17 +110,18 @@ def _move(runtime: Runtime, store: str) -> None:
 def open_existing(place: Place) -> Store:
     """The store, which must be there: to read or to decide never makes a file.
 
+    It is found in one way by all commands: `--store`; the own one of the application of `--app`;
+    `CAIRN_STORE`; `[tool.cairn] store`; the own one of the application of `CAIRN_APP` or
+    `[tool.cairn] app`; `./cairn.db`.
+
     Raises:
-        ConfigError: there is no such file.
+        ConfigError: there is no such file, or the application cannot be loaded.
     """
-    if place.app and not place.store:
+    if place.of_app:
         return open_app(place).store
     file = store_file(place.path)
     if file is not None and is_missing(file):
-        hint = "Name another with --store"
-        if place.settings.app and not place.settings.store_is_named:
-            hint = f"Name it with --store, or take the application's: --app {place.settings.app}"
-        raise ConfigError("--store", f"there is no store {file}", hint)
+        raise ConfigError("--store", f"there is no store {file}", "Name another with --store")
     return open_store(place.path)
 
 

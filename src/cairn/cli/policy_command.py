@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -14,6 +15,8 @@ from cairn.cli.outcome import print_json
 from cairn.cli.paint import console
 from cairn.cli.place import Place, locate, open_app, open_existing
 from cairn.cli.plain import count, visible_line
+from cairn.cli.policy_check import File, check
+from cairn.cli.policy_tools import OfflineOption, reach_all, servers_of
 from cairn.cli.say import print_line
 from cairn.core.messages import Principal, Record, parse_object
 from cairn.core.policy import DEFAULTS, Intent, Opinion, Policy, Verdict, opinions, strictest
@@ -22,8 +25,8 @@ from cairn.engine.given import check_call
 from cairn.engine.load import start_of
 from cairn.errors import ConfigError, UnknownRun
 from cairn.governance.backtest import WAS, Judged, backtest, counted
-from cairn.governance.never import findings
-from cairn.governance.policy_file import PolicyFileError, load_policy, read_policy_file
+from cairn.governance.policy_file import load_policy
+from cairn.governance.tool_names import could_offer
 from cairn.ports import RunFilter, Store
 
 if TYPE_CHECKING:
@@ -40,7 +43,8 @@ policy = typer.Typer(
     help="Check policies, say why a call was decided, try them on runs.",
 )
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="A policy as YAML.")]
+policy.command()(check)
+
 PolicyOption = Annotated[
     str,
     typer.Option(
@@ -55,6 +59,17 @@ class Ground(Record, gc=True):
     store: Store
     runtime: Any = None
     policy: Policy | None = None
+    offline: bool = False
+
+    async def reach(self, agent: str) -> None:
+        """Know the tools that an agent's servers bring.
+
+        Raises:
+            ToolsUnready: one cannot be reached.
+        """
+        if self.runtime is not None and not self.offline:
+            what = f"Its tools are needed to judge calls of agent {agent!r}"
+            await reach_all(servers_of(self.runtime, [agent]), what)
 
     def specs(self, agent: str) -> Mapping[str, ToolSpec] | None:
         """The tools of an agent, None when it is not known here."""
@@ -70,62 +85,6 @@ class Ground(Record, gc=True):
             hint = "Pass --policy FILE, or --app with the application that knows it"
             raise ConfigError("--policy", f"no policy is known for agent {agent!r}", hint)
         return deployed, rules.agent_policy if rules else None
-
-
-# ---------------------------------------------------------------- check
-
-
-@policy.command()
-def check(file: File, *, json: options.Json = False, app: options.App = "") -> None:
-    """Say what is wrong with a policy file, and which of its rules can never matter.
-
-    Faults are said as file:line: field: problem: fix, all of them. Only with --app can the names
-    of tools and agents be checked. Exit code 0: it is fine; 1: it is not.
-    """
-    try:
-        read = read_policy_file(file)
-    except PolicyFileError as error:
-        for fault in error.faults:
-            if json:
-                print_json({"file": file, "level": "error", **_object(fault)})
-            else:
-                print_line(fault.said(file))
-        raise typer.Exit(exits.REFUSED) from error
-    tools, agents = _names(app) if app else (None, None)
-    found = findings(read, tools, agents)
-    for each in found:
-        if json:
-            print_json({"file": file, "level": "never", **_object(each)})
-        else:
-            print_line(each.said(file))
-    if found:
-        raise typer.Exit(exits.REFUSED)
-    if not json:
-        layers = [read.policy, *(p for part in _parts(read.policy) for p in part.values())]
-        rules = sum(len(layer.rules) for layer in layers)
-        names = "" if app else "; names of tools were not checked (that needs --app)"
-        print_line(f"{file}: {count(rules, 'rule')}, nothing wrong{names}")
-
-
-def _parts(whole: Policy) -> tuple[Mapping[str, Policy], ...]:
-    return whole.agents, whole.principals, whole.roles, whole.tenants
-
-
-def _names(app: str) -> tuple[dict[str, Any], list[str]]:
-    runtime = open_app(locate("", app))
-    try:
-        found: dict[str, Any] = {}
-        for name in runtime.host.agents:
-            for tool, spec in runtime.host.crew(name).rules.tools.items():
-                mildest = min(spec.effect, found.get(tool, "dangerous"), key=[*DEFAULTS].index)
-                found[tool] = mildest
-        return found, list(runtime.host.agents)
-    finally:
-        runtime.close()
-
-
-def _object(record: Any) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 # ---------------------------------------------------------------- explain
@@ -154,6 +113,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option of the command
     ] = None,
     kind: Annotated[str, typer.Option("--kind", help="The kind of task.")] = "operate",
     policy_file: PolicyOption = "",
+    offline: OfflineOption = False,
     json: options.Json = False,
     store: options.Store = "",
     app: options.App = "",
@@ -167,7 +127,8 @@ def explain(  # noqa: PLR0913 - one parameter for each option of the command
         raise ConfigError("RUN/CALL", "one call", "Name a recorded call, or pass --tool")
     place = locate(store, app)
     if call:
-        found = _on(place, policy_file, lambda ground: _recorded(ground, *check_call(call)))
+        work = partial(_recorded, of=check_call(call))
+        found = _on(place, policy_file, work, offline=offline)
         for each in found:
             if json:
                 print_json(judged_object(each, layers=True))
@@ -188,7 +149,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option of the command
         taint=frozenset(taint or ()),
         kind=kind,  # type: ignore[arg-type]  # it is one of KINDS
     )
-    layers, problem = _asked(place, policy_file, intent, effect)
+    layers, problem = _asked(place, policy_file, intent, effect, offline=offline)
     verdict = strictest(layers)
     if json:
         print_json({**_verdict(verdict), "problem": problem, "layers": _layers(layers)})
@@ -200,7 +161,9 @@ def explain(  # noqa: PLR0913 - one parameter for each option of the command
     print_line(f"  so: {said(verdict)}")
 
 
-def _asked(place: Place, file: str, intent: Intent, effect: str) -> tuple[tuple[Opinion, ...], str]:
+def _asked(
+    place: Place, file: str, intent: Intent, effect: str, *, offline: bool
+) -> tuple[tuple[Opinion, ...], str]:
     """What each layer says of a call that was not made, and why it is none."""
     runtime = open_app(place) if place.has_app and not (file and effect) else None
     try:
@@ -210,6 +173,10 @@ def _asked(place: Place, file: str, intent: Intent, effect: str) -> tuple[tuple[
             (agent,) = runtime.host.agents
         spec = None
         if runtime is not None and agent:
+            if not offline:
+                needed = [s for s in servers_of(runtime, [agent]) if could_offer(s, intent.tool)]
+                what = f"So the tool {intent.tool!r} is not known"
+                runtime.portal.call(reach_all(needed, what))
             rules = runtime.host.crew(agent).rules
             deployed, own = deployed or rules.policy, rules.agent_policy
             spec = rules.tools.get(intent.tool)
@@ -247,7 +214,8 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-async def _recorded(ground: Ground, run: str, call: str) -> list[Judged]:
+async def _recorded(ground: Ground, of: tuple[str, str]) -> list[Judged]:
+    run, call = of
     found = [each for each in await _judge(ground, run) if each.call == call]
     if not found:
         fix = "was never judged: it is not there, or it was not fit to be judged"
@@ -270,6 +238,7 @@ def try_on_runs(  # noqa: PLR0913 - one parameter for each option of the command
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 100,
     everything: Annotated[bool, typer.Option("--all", help="Also what would not change.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if any would.")] = False,
+    offline: OfflineOption = False,
     json: options.Json = False,
     store: options.Store = "",
     app: options.App = "",
@@ -285,13 +254,13 @@ def try_on_runs(  # noqa: PLR0913 - one parameter for each option of the command
         names = wanted
         if ALL in wanted:
             infos = await ground.store.runs(RunFilter(agent=agent, limit=limit))
-            names = [info.run for info in infos]
+            names = [info.run for info in infos if not info.erased]
         found: list[Judged] = []
         for name in names:
             found += await _judge(ground, name)
         return names, found
 
-    names, found = _on(locate(store, app), file, whole)
+    names, found = _on(locate(store, app), file, whole, offline=offline)
     changed = [each for each in found if each.changed]
     shown = found if everything else changed
     if json:
@@ -308,7 +277,13 @@ def try_on_runs(  # noqa: PLR0913 - one parameter for each option of the command
 # ---------------------------------------------------------------- runs
 
 
-def _on(place: Place, file: str, work: Callable[[Ground], Coroutine[Any, Any, T]]) -> T:
+def _on(
+    place: Place,
+    file: str,
+    work: Callable[[Ground], Coroutine[Any, Any, T]],
+    *,
+    offline: bool,
+) -> T:
     """What `work` finds out with the store, and the application if one is named."""
     deployed = load_policy(file) if file else None
 
@@ -316,7 +291,9 @@ def _on(place: Place, file: str, work: Callable[[Ground], Coroutine[Any, Any, T]
         runtime: Runtime | None = open_app(place) if place.has_app else None
         opened = runtime.store if runtime is not None else open_existing(place)
         try:
-            return await work(Ground(store=opened, runtime=runtime, policy=deployed))
+            return await work(
+                Ground(store=opened, runtime=runtime, policy=deployed, offline=offline)
+            )
         finally:
             await (runtime.close_async() if runtime is not None else opened.close())
 
@@ -327,6 +304,7 @@ async def _judge(ground: Ground, run: str) -> list[Judged]:
     entries = await ground.store.read(run)
     start = await start_of(ground.store, run, entries)
     info = await ground.store.info(run)
+    await ground.reach(info.agent)
     deployed, own = ground.policies(info.agent)
     return backtest(run, start, entries, deployed, ground.specs, own)
 

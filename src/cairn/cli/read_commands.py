@@ -11,7 +11,8 @@ import typer
 from cairn.cli import options
 from cairn.cli.drivers import aside, find_undriven, takeover, undriven
 from cairn.cli.hints import Hints, hints_for
-from cairn.cli.outcome import pending_object, print_json, print_pending, question_of
+from cairn.cli.manifest import print_manifest
+from cairn.cli.outcome import pending_object, print_json, print_pending
 from cairn.cli.paint import console, styled
 from cairn.cli.place import locate, with_store
 from cairn.cli.plain import day, json_line, money, visible, visible_line
@@ -19,12 +20,13 @@ from cairn.cli.say import print_line, write
 from cairn.cli.teller import LineTeller
 from cairn.core import codec
 from cairn.core import events as ev
-from cairn.core.index import Pending
 from cairn.core.lifecycle import Status
+from cairn.core.requests import Request
 from cairn.core.views import timeline
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
 from cairn.engine.given import check_seq
+from cairn.engine.load import manifest_of
 from cairn.errors import ConfigError, UnknownRun
 from cairn.ports import RunFilter, RunInfo
 
@@ -80,7 +82,7 @@ def _print_runs(found: list[RunInfo], now: int) -> None:
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for info in found:
         status = styled(info.status)
-        status.append(aside(info, now))
+        status.append(", erased" if info.erased else aside(info, now))
         table.add_row(
             info.run,
             visible(info.agent),
@@ -109,6 +111,10 @@ def trace(
     at: Annotated[
         int | None, typer.Option("--at", metavar="SEQ", help="As it stood after this event.")
     ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option("--context", metavar="STEP", min=1, help="What this step's request held."),
+    ] = None,
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
@@ -116,8 +122,15 @@ def trace(
 
     Steps, model attempts, tool calls with verdict, approvals and attempts, times, tokens, costs,
     faults and what was done about them, changes of state, and the end. With --at the run as it
-    stood after that event: its status, what it waited for, its plan and what it had used.
+    stood after that event: its status, what it waited for, its plan and what it had used. With
+    --context what the model request of a step held: each block and each part of the conversation
+    with its source, size and hash, what was left out and why, and how much of the request before
+    stands unchanged at its beginning.
     """
+    if context is not None:
+        held = with_store(locate(store, app), lambda c: manifest_of(c.store, run, context))
+        print_manifest(held, json=json)
+        return
     entries = with_store(locate(store, app), lambda client: _upto(client, run, at))
     if step is not None and not any(e.step == step for e in entries):
         raise UnknownRun(f"run {run} has no step {step}")
@@ -166,27 +179,24 @@ def event_object(run: str, entry: ev.Entry) -> dict[str, Any]:
 def inbox(*, json: options.Json = False, store: options.Store = "", app: options.App = "") -> None:
     """Show what waits for people, over all runs, and how to decide it.
 
+    Of a request for approval it says for whom the agent asks, which rule asks and why, who may
+    decide it and until when, and which files a yes is bound to.
+
     Runs that could go on and that nobody drives are named at the end.
     """
     place = locate(store, app)
 
-    async def look(client: Client) -> tuple[list[tuple[Pending, str]], list[RunInfo], Hints]:
-        return *await _inbox(client), hints_for(place, client.store)
+    async def look(client: Client) -> tuple[list[Request], list[RunInfo], Hints]:
+        waiting, left = await client.pending(INBOX), await find_undriven(client.store)
+        return waiting, left, hints_for(place, client.store)
 
     found, left, hints = with_store(place, look)
-    for item, question in found:
+    for item in found:
         if json:
-            print_json({**pending_object(item), "question": question})
+            print_json(pending_object(item))
         else:
-            print_pending(item, hints, visible_line(question, 400))
+            print_pending(item, hints)
     if not found and not json:
         print_line("nothing waits")
     if not json:
         _print_takeover(left, hints)
-
-
-async def _inbox(client: Client) -> tuple[list[tuple[Pending, str]], list[RunInfo]]:
-    """What waits, with the text of questions that the runtime itself asks, and what lies idle."""
-    store = client.store
-    waiting = [(item, await question_of(store, item)) for item in await store.pending(INBOX)]
-    return waiting, await find_undriven(store)

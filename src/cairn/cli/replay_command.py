@@ -76,7 +76,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option of the command
                 return [await again(run, agent=agent or None)]
             listed = await runtime.store.runs(RunFilter(agent=agent, limit=limit))
             known = runtime.host.agents
-            return [await again(info.run) for info in listed if info.agent in known]
+            return [await again(i.run) for i in listed if i.agent in known and not i.erased]
         finally:
             await runtime.close_async()
 

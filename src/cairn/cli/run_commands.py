@@ -24,6 +24,7 @@ from cairn.cli.teller import LineTeller
 from cairn.core import commands as cmd
 from cairn.core.events import TERMINAL, Entry
 from cairn.core.limits import Limits
+from cairn.core.messages import Principal
 from cairn.engine.client import Client, new_id
 from cairn.engine.load import load
 from cairn.errors import ModelUnready
@@ -46,7 +47,9 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
         str, typer.Option("--id", help="Run id. The same task under the same id is one run.")
     ] = "",
     session: Annotated[str, typer.Option("--session", help="The conversation to continue.")] = "",
-    principal: Annotated[str, typer.Option("--principal", help="For whom it works.")] = "local",
+    principal: options.ForWhom = "local",
+    role: options.RolesOfPrincipal = None,
+    tenant: options.Tenant = "",
     kind: Annotated[
         Kind | None, typer.Option("--kind", help="query offers read tools only.")
     ] = None,
@@ -61,6 +64,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
     max_seconds: options.MaxSeconds = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
@@ -82,14 +86,14 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
             agent,
             given,
             id=run_id,
-            principal=principal,
+            principal=Principal(id=principal, roles=tuple(role or ()), tenant=tenant),
             session=session,
             limits=bounds.within(runtime.agent(agent).limits),
             kind=kind,
             approvals=approvals,
         )
 
-    shown = Shown(place=place, json=json, quiet=quiet, by=options.who(""))
+    shown = Shown(place=place, json=json, quiet=quiet, by=options.who(by))
     try:
         code = start_to_report(runtime, run_id, source, shown)
     except ModelUnready:
@@ -125,7 +129,7 @@ def retry(  # noqa: PLR0913 - one parameter for each option of the command
     run: options.RunId,
     *,
     id: Annotated[
-        str, typer.Option("--id", help="Id of the new run; a fresh one by default.")
+        str, typer.Option("--id", help="Id of the new run; by default all retries are one run.")
     ] = "",
     max_steps: options.MaxSteps = None,
     max_calls: options.MaxCalls = None,

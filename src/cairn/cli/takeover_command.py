@@ -58,6 +58,7 @@ def takeover(  # noqa: PLR0913 - one parameter for each option of the command
 ) -> None:
     """Act in the agent's place, until you hand the run back.
 
+    If one of the things that you want done does not fit, nothing is done and nothing begins.
     --did and --result, --call and --arguments belong together and may be given several times.
     """
     calls, results = call or [], result or []
@@ -72,14 +73,15 @@ def takeover(  # noqa: PLR0913 - one parameter for each option of the command
         "evidence": evidence,
         "calls": list(zip(calls, arguments or [], strict=True)),
         **({"answer": answer} if answer is not None else {}),
+        **({"hand_back": True, "message": message} if hand_back else {}),
     }
     only_back = hand_back and not (done or calls or answer is not None)
 
     async def act(runtime: Runtime) -> int:
-        if not only_back:
-            await runtime.take_over_async(run, message, by=who, **acts)
-        if hand_back:
+        if only_back:
             await runtime.hand_back_async(run, message, by=who)
+        else:
+            await runtime.take_over_async(run, message, by=who, **acts)
         print_line(f"run {run} is {'the agent' if hand_back else who}'s")
         await say_who_goes_on(runtime.client, place, run)
         return exits.DONE

@@ -7,6 +7,7 @@ from rich.tree import Tree
 
 from cairn.cli.paint import line, styled
 from cairn.cli.plain import count, day, money, offset, reasons, span, visible, visible_line
+from cairn.cli.shown import deciders, file_line, who
 from cairn.core.edits import MARKS
 from cairn.core.messages import text_of
 from cairn.core.views import (
@@ -58,7 +59,7 @@ def _heading(view: RunView, *, past: bool) -> Text:
         Text(visible(view.run), style="bold"),
         f"at event {view.head}" if past else "",
         styled(view.status.value),
-        f"{created.agent} for {created.principal.id}",
+        f"{created.agent} for {who(created.principal)}",
         created.kind,
         session,
         f"fork of {view.parent.run} at event {view.parent.seq}" if view.parent else "",
@@ -223,16 +224,17 @@ class _Teller:
 
     def _events_of(self, branch: Tree, call: CallView, run: str) -> None:
         """Approvals, attempts and settlements in the order they happened."""
-        parts = [(a.at, self.approval(a, run), None) for a in call.approvals]
-        parts += [(e.at, self.edit(e), None) for e in call.edits]
+        parts = [(a.at, self.approval(a, run), self.terms(a)) for a in call.approvals]
+        parts += [(e.at, self.edit(e), []) for e in call.edits]
         if call.question is not None:
-            parts.append((call.question.at, self.question(call.question, run), None))
-        told = [(a.at, self.attempt(a), a.fault) for a in call.attempts]
-        told += [(s.at, self.settlement(s), None) for s in call.settlements]
-        for _, shown, fault in sorted([*parts, *told], key=lambda part: part[0]):
+            parts.append((call.question.at, self.question(call.question, run), []))
+        for a in call.attempts:
+            parts.append((a.at, self.attempt(a), [self.fault(a.fault)] if a.fault else []))
+        parts += [(s.at, self.settlement(s), []) for s in call.settlements]
+        for _, shown, more in sorted(parts, key=lambda part: part[0]):
             added = branch.add(shown)
-            if fault is not None:
-                added.add(self.fault(fault))
+            for each in more:
+                added.add(each)
 
     def question(self, question: Question, run: str) -> Text:
         """What was asked, and who answered; the answer is the call's result."""
@@ -265,10 +267,17 @@ class _Teller:
             styled(approval.decision),
             f"by {approval.actor}" if approval.actor else "",
             f"as {visible_line(', '.join(approval.roles), CUT)}" if approval.roles else "",
-            f"bound to {count(len(approval.files), 'file')}" if approval.files else "",
+            f"until {day(approval.expires_at)}" if approval.decision == "open" else "",
             f"{day(decided)} {waited}" if decided else "",
             self.text(approval.message),
         )
+
+    def terms(self, approval: Approval) -> list[Text]:
+        """Why it was asked, who may decide it, and what a yes is bound to."""
+        found = [line(f"asked by {approval.rule}", self.text(approval.reason))]
+        found.append(line(f"may decide: {deciders(approval.terms)}"))
+        found += [line(f"bound to {file_line(file)}") for file in approval.files]
+        return found
 
     def edit(self, edit: Edit) -> Text:
         """Who changed the arguments, and what they were before."""

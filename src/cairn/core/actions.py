@@ -8,6 +8,7 @@ from cairn.core import events as ev
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Reservation
 from cairn.core.messages import Record
+from cairn.core.view import View
 
 
 class Append(Record):
@@ -26,6 +27,11 @@ class AskModel(Record):
     reserved: Reservation
     tool_choice: str = "auto"
     output_mode: Literal["text", "schema", "action"] = "text"
+    view: View | None = None
+    """What of the history is sent, when that changes."""
+    purpose: Literal["turn", "summary", "classify"] = "turn"
+    cut: int = 0
+    """A summary: of the messages before this one."""
 
 
 class StartCalls(Record):

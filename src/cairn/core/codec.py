@@ -118,6 +118,23 @@ def open_row(row: Row) -> Entry:
     )
 
 
+def row_object(run: str, row: Row) -> dict[str, Any]:
+    """A row as it is stored, bytes as text or hex."""
+    return {
+        "run": run,
+        "seq": row.seq,
+        "at": row.at,
+        "step": row.step,
+        "actor": row.actor,
+        "type": row.type,
+        "name": EVENTS[row.type].NAME if row.type in EVENTS else "",
+        "v": row.v,
+        "data": row.data.decode() if row.data is not None else None,
+        "salt": row.salt.hex(),
+        "hash": row.hash.hex(),
+    }
+
+
 def check_chain(run: str, rows: Iterable[Row], previous: bytes = GENESIS) -> bytes:
     """Check that rows are gapless and chained; returns the last hash.
 

@@ -49,9 +49,10 @@ class Answer(Record):
 
 
 class Queue(Record):
-    """Hand the run a message while it works."""
+    """Hand the run a message while it works; under the same id it is taken once."""
 
     parts: tuple[Part, ...]
+    id: str = ""
 
 
 class Resolve(Record):
@@ -74,9 +75,10 @@ class Resume(Record):
 
 
 class Cancel(Record):
-    """End the run."""
+    """End the run; gently: when what is in flight has landed."""
 
     reason: str = ""
+    gently: bool = False
 
 
 class Late(Record):
@@ -100,6 +102,10 @@ class SetPlan(Record):
     """Put another plan in the place of the agent's."""
 
     items: tuple[PlanItem, ...]
+
+
+class Restore(Record):
+    """Take the last compaction back."""
 
 
 class TakeOver(Record):
@@ -127,13 +133,10 @@ class DoneByHand(Record):
 
 
 class HandBack(Record):
-    """The agent goes on, and reads the message.
-
-    `by` must be who has taken the run over; None, which no verb passes, is not asked who it is.
-    """
+    """The agent goes on, and reads the message; `by` must be who has taken the run over."""
 
     message: str = ""
-    by: str | None = None
+    by: str = ""
 
 
 Command = (
@@ -145,6 +148,7 @@ Command = (
     | Pause
     | Resume
     | Cancel
+    | Restore
     | Late
     | EditCall
     | SetPlan
@@ -170,7 +174,12 @@ def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
             return _answer(state, command)
         case Queue():
             _live(state, "take a message")
-            return ev.InputQueued(parts=command.parts)
+            if state.created is not None and state.created.behind:
+                raise IllegalTransition(
+                    f"run {state.run} waits behind {state.created.behind} and takes no message "
+                    "before it begins; send it to the session"
+                )
+            return ev.InputQueued(parts=command.parts, id=command.id)
         case Resolve():
             return _resolve(state, command, now)
         case Pause():
@@ -182,7 +191,9 @@ def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
         case Cancel():
             if state.end is not None or state.cancel is not None:
                 return None
-            return ev.RunCancelRequested(reason=command.reason)
+            if command.gently and state.failing is not None:
+                return None
+            return ev.RunCancelRequested(reason=command.reason, gently=command.gently)
         case Late():
             _known(state, command.call)
             return ev.ToolLate(
@@ -192,13 +203,9 @@ def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
                 message=command.message,
                 attempt=command.attempt,
             )
-        case EditCall():
+        case EditCall() | SetPlan() | Restore():
             _live(state, "be edited")
-            return edit_event(state, command.call, _known(state, command.call), command.arguments)
-        case SetPlan():
-            _live(state, "be edited")
-            same = command.items == state.plan
-            return None if same else ev.PlanUpdated(items=command.items, by="person")
+            return _edited(state, command)
         case TakeOver() | TakeTurn() | DoneByHand() | HandBack():
             _live(state, "be taken over")
             return _in_its_place(state, command)
@@ -267,6 +274,24 @@ def _resolve(state: RunState, command: Resolve, now: int) -> ev.Event | None:
         result=command.result,
         evidence=command.evidence,
     )
+
+
+def _edited(state: RunState, command: EditCall | SetPlan | Restore) -> ev.Event | None:
+    match command:
+        case EditCall(call=call):
+            return edit_event(state, call, _known(state, call), command.arguments)
+        case SetPlan(items=items):
+            return None if items == state.plan else ev.PlanUpdated(items=items, by="person")
+        case Restore():
+            return _restore(state)
+
+
+def _restore(state: RunState) -> ev.ContextRestored:
+    if not state.compactions:
+        raise Refused(f"nothing of run {state.run} was condensed, or it was taken back already")
+    if state.request is not None or state.calls:
+        raise Refused(f"run {state.run} is in the middle of a turn; pause it and try again")
+    return ev.ContextRestored(of=state.compactions[-1].seq)
 
 
 def _known(state: RunState, call_id: str) -> Call | None:

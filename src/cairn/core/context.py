@@ -6,15 +6,25 @@ checked when the view has changed, and in tests (law 8).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from cairn.core.messages import CallPart, Message, Reasoning, ResultPart, Text, parse_object
+from cairn.core.messages import CallPart, Message, Reasoning, ResultPart, Text, parse_object, user
 from cairn.core.state import RunState
+from cairn.core.view import sent
+
+END_NOTE = "[runtime] What follows is context of this request, not a message of a person."
 
 
 def system_text(state: RunState) -> str:
-    """The instruction blocks, joined in the order they were first given."""
-    return "\n\n".join(state.blocks.values())
+    """The blocks at the head, joined in the order they were first given."""
+    return "\n\n".join(b.text for b in state.blocks.values() if b.place == "head" and b.text)
+
+
+def messages_of(state: RunState) -> Sequence[Message]:
+    """The messages of the next request, and behind them the blocks at the end."""
+    found = sent(state.messages, state.view, state.summary)
+    end = "\n\n".join(b.text for b in state.blocks.values() if b.place == "end" and b.text)
+    return [*found, user(f"{END_NOTE}\n\n{end}")] if end else found
 
 
 def faults(messages: Iterable[Message]) -> list[str]:

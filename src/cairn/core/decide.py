@@ -7,7 +7,9 @@ case: the same journal gives the same next action, so resuming is stepping.
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from cairn.core import events as ev
 from cairn.core.actions import (
@@ -22,12 +24,29 @@ from cairn.core.actions import (
     append,
 )
 from cairn.core.budgets import Rest
+from cairn.core.compaction import (
+    SUMMARY_TRIES,
+    Aside,
+    TooLarge,
+    compacted,
+    fit,
+    guarded,
+    overhead_of,
+    ruled,
+    summary_faults,
+    with_marks,
+)
 from cairn.core.decide_calls import next_for_calls
 from cairn.core.guard import BLOCK, HINT, STOP
+from cairn.core.intake import chosen_tools, classified, last_asked, taken_in
 from cairn.core.lifecycle import Status
-from cairn.core.limits import Limits, Reservation, reserve
+from cairn.core.limits import MIN_OUTPUT_TOKENS, Limits, Reservation, reserve
+from cairn.core.messages import calls_of, text_of
+from cairn.core.outcomes import Called, Reply, parts_of
 from cairn.core.rules import ModelSpec, Rules
-from cairn.core.state import End, RunState, persons_turn
+from cairn.core.sizes import bulk_of, size_of
+from cairn.core.state import Draft, End, RunState, persons_turn
+from cairn.core.view import View
 from cairn.errors import ErrorClass
 
 CITATION = re.compile(r"\[s(\d{1,9})\]")
@@ -76,6 +95,8 @@ def decide(state: RunState, rules: Rules, now: int) -> Action:
 def _ending(end: End) -> ev.Event:
     if end.status is Status.STOPPED:
         return ev.RunStopped(limit=end.limit, message=end.message)
+    if end.status is Status.CANCELLED:
+        return ev.RunCancelled(reason=end.message)
     return ev.RunFailed(error_class=end.error_class or ErrorClass.INTERNAL, message=end.message)
 
 
@@ -164,19 +185,136 @@ def _next_turn(state: RunState, rules: Rules) -> Action:
     if spent.running_us >= limits.running_s * 1_000_000:
         return _limit("running_s", limits.running_s, spent.running_us // 1_000_000)
     spec = rules.models[min(state.model, len(rules.models) - 1)]
+    if state.draft is not None:
+        return append(_adopted(state, spec, state.draft))
+    first = None if state.replies else taken_in(state, rules)
+    if first is not None:
+        return _beside(state, rules, spec, first) if isinstance(first, Aside) else append(first)
+    if rules.feeds and not state.fed and not state.replies:
+        return append(_feeding(state, rules), step=state.step + 1)
+    if rules.catalogue and state.offered_for != last_asked(state):
+        return append(chosen_tools(state, rules))
+    fitting = fit(state, rules, spec)
+    match fitting:
+        case ev.ContextCompacted():
+            return append(fitting)
+        case TooLarge():
+            return append(_too_large(state, fitting))
+        case Aside():
+            return _beside(state, rules, spec, fitting)
     tokens_left, tokens_of = _left(state, rules, "tokens")
     micro_usd_left, micro_usd_of = _left(state, rules, "micro_usd")
+    view = None if fitting == state.view else fitting
+    tokens = state.tokens if view is None else size_of(state.messages, view, state.summary)
+    overhead = overhead_of(state, rules)
     room = reserve(
-        input_tokens=state.tokens + rules.overhead_tokens,
-        max_output=spec.max_output,
+        input_tokens=tokens + overhead,
+        max_output=_most_output(state, spec, fitting, tokens + overhead),
         price=spec.price,
         tokens_left=tokens_left,
         micro_usd_left=micro_usd_left,
     )
     if isinstance(room, str):
+        return _reached(state, room, tokens_of if room == "tokens" else micro_usd_of)
+    return _ask(state, rules, spec, room, view)
+
+
+def _most_output(state: RunState, spec: ModelSpec, view: View, tokens: int) -> int:
+    """The reply must fit into the window beside its request; nobody knows what files count."""
+    left = spec.window - guarded(tokens)
+    if spec.window <= 0 or left >= spec.max_output:
+        return spec.max_output
+    left += guarded(bulk_of(state.messages, view))
+    return max(min(spec.max_output, left), MIN_OUTPUT_TOKENS)
+
+
+def _adopted(state: RunState, spec: ModelSpec, draft: Draft) -> ev.Event:
+    """What a model said beside the turns stands from here on, or is refused with the reason."""
+    if draft.purpose == "classify":
+        return classified(state, draft.text)
+    wrong = summary_faults(state, draft.text, draft.cut, spec)
+    event = compacted(state, draft.cut, with_marks(state, draft.text, draft.cut), "model")
+    if not wrong and event.after < event.before:
+        return event
+    last = state.summary_tries + 1 >= SUMMARY_TRIES
+    return ev.ModelRejected(
+        error_class=ErrorClass.COMPACTION_FAILED,
+        disposition="degrade" if last else "retry",
+        note=f"the summary is not adopted: {wrong or 'with it the request would not be smaller'}",
+    )
+
+
+def _beside(state: RunState, rules: Rules, spec: ModelSpec, wanted: Aside) -> Action:
+    """Ask a model beside the turns, within the limits; where they forbid it, a rule decides."""
+    limits, spent = state.limits, state.spent
+    if spent.steps >= limits.steps:  # it would be a step of its own
+        return _instead(state, spec, wanted) or _limit("steps", limits.steps, spent.steps)
+    tokens_left, tokens_of = _left(state, rules, "tokens")
+    micro_usd_left, micro_usd_of = _left(state, rules, "micro_usd")
+    room = reserve(
+        input_tokens=wanted.input_tokens,
+        max_output=wanted.output_tokens,
+        price=wanted.spec.price,
+        tokens_left=tokens_left,
+        micro_usd_left=micro_usd_left,
+    )
+    if isinstance(room, str):
         budget = tokens_of if room == "tokens" else micro_usd_of
-        return _limit(room, *_bound(state, room)) if budget is None else _used_up(budget)
-    return _ask(state, rules, spec, room)
+        return _instead(state, spec, wanted) or _reached(state, room, budget)
+    return AskModel(
+        step=state.step + 1,
+        attempt=1,
+        model=wanted.spec.name,
+        reserved=room,
+        purpose=wanted.purpose,
+        cut=wanted.cut,
+    )
+
+
+def _instead(state: RunState, spec: ModelSpec, wanted: Aside) -> Append | None:
+    """What a rule condenses where no model may be asked; None when it was about something else."""
+    event = ruled(state, spec, wanted.cut) if wanted.purpose == "summary" else None
+    return None if event is None else append(event)
+
+
+def _too_large(state: RunState, found: TooLarge) -> ev.Event:
+    if state.overflowed:
+        return ev.RunFailed(
+            error_class=ErrorClass.CONTEXT_OVERFLOW,
+            message=f"{state.overflowed} (nothing more can be condensed)",
+        )
+    return ev.LimitReached(
+        limit="window",
+        bound=found.room,
+        value=found.size,
+        message=(
+            f"window limit reached: the request is estimated at {found.size} tokens, and the "
+            f"model has room for {found.room}; nothing more can be condensed"
+        ),
+    )
+
+
+def _feeding(state: RunState, rules: Rules) -> ev.TurnFed:
+    asked = text_of(state.messages[state.asked[-1]].parts) if state.asked else ""
+    calls = tuple(Called(name=f.tool, arguments=filled(f.arguments, asked)) for f in rules.feeds)
+    parts = parts_of(state, rules, Reply(calls=calls))
+    return ev.TurnFed(parts=calls_of(parts))
+
+
+def filled(arguments: str, asked: str) -> str:
+    """A feed's arguments with the person's request in its place."""
+    value: Any = msgspec.json.decode(arguments)
+    return msgspec.json.encode(_filled(value, asked)).decode()
+
+
+def _filled(value: Any, asked: str) -> Any:
+    if isinstance(value, str):
+        return value.replace("$input", asked)
+    if isinstance(value, list):
+        return [_filled(each, asked) for each in value]
+    if isinstance(value, dict):
+        return {key: _filled(each, asked) for key, each in value.items()}
+    return value
 
 
 def _left(
@@ -188,6 +326,10 @@ def _left(
     return (bound - used, None) if rest is None or rest.left >= bound - used else (rest.left, rest)
 
 
+def _reached(state: RunState, name: str, budget: Rest | None) -> Append:
+    return _limit(name, *_bound(state, name)) if budget is None else _used_up(budget)
+
+
 def _used_up(rest: Rest) -> Append:
     return append(
         ev.LimitReached(
@@ -196,7 +338,9 @@ def _used_up(rest: Rest) -> Append:
     )
 
 
-def _ask(state: RunState, rules: Rules, spec: ModelSpec, room: Reservation) -> AskModel:
+def _ask(
+    state: RunState, rules: Rules, spec: ModelSpec, room: Reservation, view: View | None
+) -> AskModel:
     again = state.attempts > 0
     by_action = bool(rules.offered) and not spec.takes_tools
     return AskModel(
@@ -206,6 +350,7 @@ def _ask(state: RunState, rules: Rules, spec: ModelSpec, room: Reservation) -> A
         reserved=room,
         tool_choice=_tool_choice(state, rules),
         output_mode="action" if by_action else rules.output_mode,
+        view=view,
     )
 
 
@@ -215,8 +360,7 @@ def _tool_choice(state: RunState, rules: Rules) -> str:
     if wanted == "auto" or not rules.offered or state.last_call:
         return "auto"
     spec = rules.tools.get(wanted)
-    reads_only = state.created is not None and state.created.kind == "query"
-    if spec is not None and reads_only and spec.effect != "read":
+    if spec is not None and state.kind == "query" and spec.effect != "read":
         return "auto"
     return wanted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cairn.core import events as ev
 from cairn.core.actions import Action, Append, InFlight, ProbeCall, StartCalls, Wait
 from cairn.core.evolve_calls import repeatable
-from cairn.core.gate import Ask, Go, call_digest, judge
+from cairn.core.gate import Ask, Go, call_digest, judge, probe_hindrance
 from cairn.core.grants import grant_of
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import parse_object
@@ -131,6 +131,14 @@ def _still_in_doubt(
     )
 
 
+def refused(call: Call, refusal: ev.ToolRejected) -> ev.Event:
+    """What a refusal becomes for a call as it stands: what is in doubt is not simply called off."""
+    if call.status is _S.UNKNOWN and call.effect != "read":
+        said = f"it may not be repeated any more: {refusal.message}"
+        return ev.TakeoverRequested(call=call.id, message=said)
+    return _still_in_doubt(call, refusal) if call.doubt else refusal
+
+
 def _hindrance(verdict: Ask | ev.ToolRejected | ev.ToolRedirected) -> str:
     """Why a call may not be tried again, with the rule that says so."""
     if isinstance(verdict, ev.ToolRejected):
@@ -187,7 +195,12 @@ def _recover(state: RunState, call: Call, rules: Rules, now: int) -> ev.Event | 
     if call.recovery == "probe":
         if now < call.not_before:
             return None
-        return ProbeCall(call=call.id) if spec else ev.TakeoverRequested(call=call.id)
+        if spec is None:
+            return ev.TakeoverRequested(call=call.id)
+        hindered = probe_hindrance(state, call, rules)
+        if hindered:
+            return ev.TakeoverRequested(call=call.id, message=hindered)
+        return ProbeCall(call=call.id)
     ttl = spec.key_ttl_us if spec is not None and call.recovery == "keyed" else 0
     if ttl and now >= call.first_started_at + ttl:
         return ev.TakeoverRequested(

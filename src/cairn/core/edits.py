@@ -1,5 +1,7 @@
 """What a person may change of a run that goes on: the arguments of a call, and the plan.
 
+A hook of the deployment may change arguments too, and is named as the rule then.
+
 History is never rewritten (law 8): the conversation keeps what the model wrote, and the result
 it reads says that a person changed the call and what ran.
 """
@@ -12,6 +14,7 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.guard import canonical
+from cairn.core.hooked import still_asked
 from cairn.core.lifecycle import CALL_MOVES, CallStatus
 from cairn.core.messages import PlanItem, parse_object
 from cairn.core.state import Call, RunState, keep_decision
@@ -74,10 +77,10 @@ def edited(state: RunState, entry: ev.Entry, event: ev.ToolEdited) -> RunState:
     changed = replace(
         call,
         arguments=event.arguments,
-        edited=True,
+        edited=call.edited or not event.rule,
         origin=state.run,  # another request than the one a fork's parent may have made
-        editor=entry.actor,
-        **ASKED_FOR_NOTHING,
+        editor=event.rule or entry.actor,
+        **{**ASKED_FOR_NOTHING, "terms": event.terms},
     )
     return replace(state, calls=in_line(state.calls, changed))
 
@@ -98,7 +101,7 @@ def redirected(state: RunState, entry: ev.Entry, event: ev.ToolRedirected) -> Ru
         arguments=event.arguments,
         redirects=(*call.redirects, event.rule),
         origin=state.run,
-        **ASKED_FOR_NOTHING,
+        **{**ASKED_FOR_NOTHING, "terms": still_asked(call)},
     )
     return replace(state, calls=in_line(state.calls, changed))
 

@@ -14,14 +14,15 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.edits import edited, plan_note, redirected
 from cairn.core.evolve_calls import CALL_HANDLERS, close_at_end
+from cairn.core.evolve_context import CONTEXT_HANDLERS, add_calls, drafted, seen, undrafted
 from cairn.core.evolve_people import PEOPLE_HANDLERS
 from cairn.core.fingerprint import Fingerprint
 from cairn.core.guard import Guard
 from cairn.core.lifecycle import LEGAL, MOVES, CallStatus, Status
 from cairn.core.limits import Usage
-from cairn.core.messages import Message, Text, calls_of, sendable, text_of, user
+from cairn.core.messages import Message, Text, text_of, user
 from cairn.core.newer import version_changed, without_grants
-from cairn.core.state import Call, End, RunState, Spent, Task, add_message, status_of
+from cairn.core.state import End, RunState, Spent, Task, add_message, add_request, status_of
 from cairn.errors import ErrorClass, IllegalTransition
 
 replace = msgspec.structs.replace
@@ -69,6 +70,7 @@ def fold(state: RunState, entries: Iterable[ev.Entry]) -> RunState:
 
 _SPOKEN = frozenset(
     {
+        ev.RunCreated,
         ev.RunForked,
         ev.InputQueued,
         ev.InputAnswered,
@@ -89,10 +91,11 @@ _RESTARTS = frozenset({ev.RunForked, ev.RunCreated})
 
 
 def _created(state: RunState, entry: ev.Entry, event: ev.RunCreated) -> RunState:
-    return add_message(
+    return add_request(
         replace(
             state,
             created=event,
+            own=len(state.asked),
             limits=event.limits,
             fingerprint=event.fingerprint if isinstance(event.fingerprint, Fingerprint) else None,
         ),
@@ -127,6 +130,13 @@ def _forked(state: RunState, entry: ev.Entry, event: ev.RunForked) -> RunState:
     )
 
 
+def _continued(state: RunState, entry: ev.Entry, event: ev.RunContinued) -> RunState:
+    """It waits no more. What it goes on from was there before its first event: see `load`."""
+    if state.created is None or not state.created.behind:
+        raise IllegalTransition(f"{state.run}: it waits behind no other run")
+    return replace(state, created=replace(state.created, previous=event.previous, behind=""))
+
+
 def _paused(state: RunState, entry: ev.Entry, event: ev.RunPauseRequested) -> RunState:
     return replace(state, paused=True)
 
@@ -136,6 +146,9 @@ def _resumed(state: RunState, entry: ev.Entry, event: ev.RunResumed) -> RunState
 
 
 def _cancel_requested(state: RunState, entry: ev.Entry, event: ev.RunCancelRequested) -> RunState:
+    if event.gently:
+        end = End(status=Status.CANCELLED, message=event.reason)
+        return replace(state, failing=state.failing or end, paused=False)
     return replace(state, cancel=event.reason or "cancelled on request")
 
 
@@ -223,23 +236,21 @@ def _ending(state: RunState) -> bool:
 def _requested(state: RunState, entry: ev.Entry, event: ev.ModelRequested) -> RunState:
     if _working(state) or state.task is not None or _ending(state):
         raise IllegalTransition(f"{state.run}: a model request needs every call to be answered")
-    if event.attempt != state.attempts + 1:
+    before = state.attempts if event.purpose == "turn" else 0  # what is beside opens a step
+    if event.attempt != before + 1:
         raise IllegalTransition(f"{state.run}: attempt {event.attempt} of a request out of order")
     if entry.step != state.step + (event.attempt == 1):
         raise IllegalTransition(f"{state.run}: a request of step {entry.step} cannot come now")
-    blocks = state.blocks
-    if event.blocks:
-        blocks = {**blocks, **{b.name: b.text for b in event.blocks}}
-        blocks = {name: text for name, text in blocks.items() if text}
     spent = state.spent
     if event.attempt == 1:
         spent = replace(spent, steps=spent.steps + 1)
+    if event.purpose != "turn":
+        return replace(state, request=event, step=entry.step, spent=spent, attempts=0, retry_at=0)
     return replace(
-        state,
+        seen(state, event),
         request=event,
         step=entry.step,
         spent=spent,
-        blocks=blocks,
         tools=event.tools or state.tools,
         retry_at=0,
         answer=0,
@@ -251,38 +262,26 @@ def _requested(state: RunState, entry: ev.Entry, event: ev.ModelRequested) -> Ru
 def _replied(state: RunState, entry: ev.Entry, event: ev.ModelCompleted) -> RunState:
     if state.request is None:
         raise IllegalTransition(f"{state.run}: a reply without a request")
-    parts = event.parts
-    calls: dict[str, Call] = {}
-    last_call = state.last_call
-    for part in calls_of(parts):
-        last_call += 1
-        if part.id != f"c{last_call}":
-            raise IllegalTransition(f"{state.run}: call {part.id} should be c{last_call}")
-        calls[part.id] = Call(
-            id=part.id,
-            name=part.name,
-            arguments=part.arguments,
-            step=entry.step,
-            origin=state.run,
-            after=part.after,
-            tool=part.name,
-        )
-    text = text_of(parts)
-    state = add_message(state, Message(role="assistant", parts=sendable(parts)))
+    used = replace(
+        state,
+        usage=add_usage(state.usage, event.usage),
+        spent=_ran(state, event.latency_us),
+    )
+    if state.request.purpose != "turn":
+        return drafted(used, event)
+    state = add_calls(used, entry, event.parts)
     measured = event.usage.tokens
     return replace(
         state,
         request=None,
         tokens=max(measured, state.tokens) if measured else state.tokens,
-        calls=calls,
-        last_call=last_call,
         replies=state.replies + 1,
         tries={},
         attempts=0,
-        answer=0 if calls else entry.seq,
-        answer_text="" if calls else text,
-        usage=add_usage(state.usage, event.usage),
-        spent=_ran(state, event.latency_us),
+        squeezes=0,
+        overflowed="",
+        answer=0 if state.calls else entry.seq,
+        answer_text="" if state.calls else text_of(event.parts),
     )
 
 
@@ -290,9 +289,18 @@ def _model_failed(state: RunState, entry: ev.Entry, event: ev.ModelFailed) -> Ru
     if state.request is None:
         raise IllegalTransition(f"{state.run}: a failure without a request")
     rung = f"{event.error_class.value}:{event.disposition}"
+    if state.request.purpose != "turn":
+        used = replace(
+            state,
+            usage=add_usage(state.usage, event.usage),
+            spent=_ran(state, event.latency_us),
+        )
+        return undrafted(used, event.retry_at)
+    too_large = event.error_class is ErrorClass.CONTEXT_OVERFLOW and event.disposition == "retry"
     state = replace(
         state,
         request=None,
+        overflowed=event.message or "too large" if too_large else "",
         attempts=state.request.attempt if event.disposition in {"retry", "switch"} else 0,
         replies=state.replies + (0 if event.lost else 1),
         tries={**state.tries, rung: state.tries.get(rung, 0) + 1},
@@ -310,6 +318,8 @@ def _model_failed(state: RunState, entry: ev.Entry, event: ev.ModelFailed) -> Ru
 
 
 def _model_rejected(state: RunState, entry: ev.Entry, event: ev.ModelRejected) -> RunState:
+    if state.draft is not None and event.error_class is ErrorClass.COMPACTION_FAILED:
+        return undrafted(state)
     if not state.answer:
         raise IllegalTransition(f"{state.run}: there is no answer to reject")
     if event.disposition == "end":
@@ -335,7 +345,8 @@ def _told(state: RunState, subject: str, note: str) -> RunState:
 
 
 def _queued(state: RunState, entry: ev.Entry, event: ev.InputQueued) -> RunState:
-    return replace(state, queued={**state.queued, entry.seq: event.parts})
+    queued = {**state.queued, entry.seq: event.parts}
+    return replace(state, queued=queued, sent=state.sent | {entry.seq})
 
 
 def _given(state: RunState, entry: ev.Entry, event: ev.InputGiven) -> RunState:
@@ -345,8 +356,9 @@ def _given(state: RunState, entry: ev.Entry, event: ev.InputGiven) -> RunState:
     for seq in event.seqs:
         if seq not in queued:
             raise IllegalTransition(f"{state.run}: message {seq} was given before")
-        state = add_message(state, Message(role="user", parts=queued.pop(seq)))
-    return replace(state, queued=queued, answer=0, answer_text="", checked=())
+        state = add_request(state, Message(role="user", parts=queued.pop(seq)))
+    sent = state.sent.difference(event.seqs)
+    return replace(state, queued=queued, sent=sent, answer=0, answer_text="", checked=())
 
 
 def _retry_scheduled(state: RunState, entry: ev.Entry, event: ev.RetryScheduled) -> RunState:
@@ -421,6 +433,7 @@ def add_usage(a: Usage, b: Usage) -> Usage:
 HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunState]] = {
     ev.RunCreated: _created,
     ev.RunForked: _forked,
+    ev.RunContinued: _continued,
     ev.RunPauseRequested: _paused,
     ev.RunResumed: _resumed,
     ev.RunCancelRequested: _cancel_requested,
@@ -449,5 +462,6 @@ HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunState]] = 
     ev.ToolEdited: edited,
     ev.ToolRedirected: redirected,
     **CALL_HANDLERS,
+    **CONTEXT_HANDLERS,
     **PEOPLE_HANDLERS,
 }

@@ -10,6 +10,7 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.fence import fenced
 from cairn.core.guard import call_key, result_key
+from cairn.core.hooked import told_of_change
 from cairn.core.lifecycle import CALL_MOVES, CallStatus, Status
 from cairn.core.messages import Source
 from cairn.core.state import (
@@ -34,6 +35,8 @@ SPEAKING = frozenset({_S.COMPLETED, _S.FAILED})
 """In which ends the model reads what the tool said."""
 REREADS = "read_artifact"
 """The tool that brings back what others have brought in."""
+UNCHECKED = "memory:unchecked"
+"""What a call that recalls is tainted with until it is known what it recalls."""
 ENDING = frozenset({_S.STARTED, _S.RETRYING})
 """In which states a failure is known."""
 
@@ -92,6 +95,14 @@ def _completed(state: RunState, entry: ev.Entry, event: ev.ToolCompleted) -> Run
         usage=replace(state.usage, micro_usd=state.usage.micro_usd + event.micro_usd),
     )
     return close(state, call, _S.COMPLETED, text)
+
+
+def _recalled(state: RunState, entry: ev.Entry, event: ev.MemoryRecalled) -> RunState:
+    """What a call brings out of memory is now known; before it counted as the worst of it."""
+    call = _running(state, event.call)
+    labels = [label for label in call.taint if label != UNCHECKED]
+    told = replace(call, taint=tuple(dict.fromkeys((*labels, *event.taint))))
+    return replace(state, calls={**state.calls, call.id: told})
 
 
 def _failed(state: RunState, entry: ev.Entry, event: ev.ToolFailed) -> RunState:
@@ -290,7 +301,7 @@ def close(state: RunState, call: Call, status: CallStatus, text: str) -> RunStat
     labels = tuple(sorted(state.taint)) if call.tool == REREADS else call.taint
     if labels and call.attempt and status in SPEAKING:
         text = fenced(text, labels, call.key)
-    state = move(state, call, status, result=text)
+    state = move(state, call, status, result=told_of_change(call, text))
     if state.end is not None or not all(c.closed for c in state.calls.values()):
         return state
     return _turn_closed(state)
@@ -374,6 +385,7 @@ def fault_text(error_class: ErrorClass, message: str) -> str:
 CALL_HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunState]] = {
     ev.ToolStarted: _started,
     ev.ToolCompleted: _completed,
+    ev.MemoryRecalled: _recalled,
     ev.ToolFailed: _failed,
     ev.ToolRejected: _rejected,
     ev.ToolUnknown: _unknown,

@@ -11,10 +11,11 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.edits import in_line
 from cairn.core.evolve_calls import close, move, open_call, plain
+from cairn.core.evolve_context import add_calls
 from cairn.core.guard import canonical
 from cairn.core.lifecycle import CallStatus
-from cairn.core.messages import Message, Text, calls_of, sendable, text_of
-from cairn.core.state import Call, RunState, add_message, keep_decision
+from cairn.core.messages import Text, text_of
+from cairn.core.state import Call, RunState, keep_decision
 from cairn.errors import ErrorClass, IllegalTransition
 
 replace = msgspec.structs.replace
@@ -119,6 +120,8 @@ def _done_by_hand(state: RunState, entry: ev.Entry, event: ev.TakeoverResult) ->
     call = open_call(state, event.call)
     if not state.taken or call.attempt or call.status not in BY_HAND:
         raise IllegalTransition(f"{state.run}: {call.id} cannot be done by hand any more")
+    if entry.actor != state.taken:
+        raise IllegalTransition(f"{state.run}: {entry.actor or 'nobody'} has not taken it over")
     if call.status is not _S.REQUESTED:
         state = keep_decision(state, call.approval, BY_PERSON)
     text = DONE_NOTE
@@ -174,6 +177,7 @@ def _begun(state: RunState, entry: ev.Entry, event: ev.TakeoverBegun) -> RunStat
 def _handed_back(state: RunState, entry: ev.Entry, event: ev.TakeoverEnded) -> RunState:
     if not state.taken:
         raise IllegalTransition(f"{state.run}: nobody has taken it over")
+    # `accept` asks who hands it back; journals written before it did so must still fold
     state = replace(state, taken="", errors_in_row=0)  # who had it in hand starts the row anew
     if not event.note:
         return state
@@ -186,36 +190,19 @@ def _turn(state: RunState, entry: ev.Entry, event: ev.TakeoverTurn) -> RunState:
         raise IllegalTransition(f"{state.run}: {why}")
     if entry.actor != state.taken or entry.step != state.step + 1:
         raise IllegalTransition(f"{state.run}: it is not {entry.actor or 'anybody'}'s turn")
-    calls: dict[str, Call] = {}
-    for n, part in enumerate(calls_of(event.parts), state.last_call + 1):
-        if part.id != f"c{n}":
-            raise IllegalTransition(f"{state.run}: call {part.id} should be c{n}")
-        calls[part.id] = Call(
-            id=part.id,
-            name=part.name,
-            arguments=part.arguments,
-            step=entry.step,
-            origin=state.run,
-            after=part.after,
-            tool=part.name,
-            by_person=True,
-            editor=entry.actor,
-        )
+    state = add_calls(state, entry, event.parts, by_person=True, editor=entry.actor)
     text = text_of(event.parts)
-    if not calls and not text.strip():
+    if not state.calls and not text.strip():
         raise IllegalTransition(f"{state.run}: a turn makes calls or gives an answer")
-    state = add_message(state, Message(role="assistant", parts=sendable(event.parts)))
     return replace(
         state,
         step=entry.step,
         spent=replace(state.spent, steps=state.spent.steps + 1),
-        calls=calls,
-        last_call=state.last_call + len(calls),
         tries={},
         attempts=0,
         retry_at=0,
-        answer=0 if calls else entry.seq,
-        answer_text="" if calls else text,
+        answer=0 if state.calls else entry.seq,
+        answer_text="" if state.calls else text,
         checked=(),
     )
 

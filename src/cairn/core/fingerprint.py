@@ -1,9 +1,10 @@
 """Which version of an agent works on a run: a short hash for each of its parts.
 
 The parts are `agent` (options that decide), `prompt`, `model`, `policy`, `ladder`, `code` (the
-source of tools and checks, and Cairn's own version) and one for each tool, written as
-`contract.handling`: the first half changes with parameters, effect and recovery, the second with
-everything else that is declared. So a change names what changed.
+source of tools and checks, and Cairn's own version), `hooks` (their source and options), `skills`
+(the content of their folders) and one for each tool, written as `contract.handling`: the first
+half changes with parameters, effect and recovery, the second with everything else that is
+declared. So a change names what changed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from cairn.core.messages import Record
 
-PARTS = ("agent", "prompt", "model", "policy", "ladder", "code")
+PARTS = ("agent", "prompt", "model", "policy", "ladder", "code", "hooks", "skills")
 DIGITS = 12
 """Length of a hash: enough to tell versions of one agent apart, short enough to be read."""
 
@@ -32,6 +33,8 @@ class Fingerprint(Record):
     policy: str = ""
     ladder: str = ""
     code: str = ""
+    hooks: str = ""
+    skills: str = ""
     tools: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 

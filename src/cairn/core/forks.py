@@ -91,7 +91,8 @@ def effects_after(entries: Sequence[ev.Entry], at: int) -> list[Effect]:
     for entry in entries:
         event = entry.event
         match event:
-            case ev.ModelCompleted(parts=parts) | ev.TakeoverTurn(parts=parts):
+            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() as turn:
+                parts = turn.parts
                 asked |= {p.id: (p.name, p.arguments) for p in calls_of(parts)}
             case ev.ToolEdited(call=call, arguments=arguments):
                 asked[call] = (asked[call][0], arguments)

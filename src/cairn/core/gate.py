@@ -14,6 +14,7 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.grants import PREFIX
 from cairn.core.guard import call_key, canonical
+from cairn.core.hooked import still_asked
 from cairn.core.keylike import MARKER
 from cairn.core.messages import Record, parse_object
 from cairn.core.names import unknown_tool_message
@@ -74,7 +75,7 @@ def judge(
     if spec is None:
         said = unknown_tool_message(call.tool, rules.tools)
         return _invalid(state, call, rules, ErrorClass.UNKNOWN_TOOL, said)
-    unfit = _secrets(call, spec) if spec.kind == "call" else None  # a person is shown the handle
+    unfit = _unfit(state, call, spec)
     if unfit is not None:
         return unfit
     arguments = spec.check(call.arguments)
@@ -110,7 +111,8 @@ def judge(
             "this run asks nobody: go on with what you have, or say what is missing",
             verdict.rule,
         )
-    if verdict.decision == "allow":
+    asked = still_asked(call)
+    if verdict.decision == "allow" and asked is None:
         return Go(spec=spec, arguments=arguments, rule=verdict.rule)
     return _answered(
         state,
@@ -121,10 +123,27 @@ def judge(
             spec=spec,
             arguments=arguments,
             rule=verdict.rule,
-            terms=narrowed(narrowed(rules.approval, spec.approval), verdict.terms),
+            terms=narrowed(narrowed(narrowed(rules.approval, spec.approval), verdict.terms), asked),
             reason=verdict.reason,
         ),
     )
+
+
+def probe_hindrance(state: RunState, call: Call, rules: Rules) -> str:
+    """Why nobody may look what came of a call; empty when the policy lets it be looked at.
+
+    A probe is judged as a read by the call's own tool. Where the policy would ask, the yes that the
+    call was started on is enough: looking is one more attempt of the same call.
+    """
+    spec = rules.tools[call.tool]
+    arguments = spec.check(call.arguments)
+    if isinstance(arguments, Problem):
+        return ""  # the probe is not called with them, and answers that it cannot tell
+    intent = msgspec.structs.replace(intent_of(state, spec, arguments), effect="read")
+    verdict = _authorise(intent, state, rules)
+    if verdict.decision in {"allow", "ask"}:
+        return ""
+    return _because(f"its probe is not allowed here ({verdict.rule})", verdict)
 
 
 def _answered(
@@ -206,19 +225,31 @@ def intent_of(
 
     `calls` are those started beside this one; by default all that were started.
     """
-    created = state.created
     return Intent(
         tool=spec.name,
         effect=spec.effect,
         arguments=arguments,
         agent=state.agent,
         principal=state.principal,
-        kind=created.kind if created is not None else "operate",
+        kind=state.kind,
         taint=state.taint,
         micro_usd=state.usage.micro_usd,
         calls=state.spent.calls if calls is None else calls,
         tokens=state.usage.tokens,
     )
+
+
+def _unfit(state: RunState, call: Call, spec: ToolSpec) -> ev.ToolRejected | None:
+    """What forbids a call before anybody looks at what it is about."""
+    if call.name in state.withheld and not call.by_person:
+        return _refuse(
+            call,
+            "denied",
+            ErrorClass.PERMISSION_DENIED,
+            f"{spec.name} was not offered in this turn: a hook withheld it",
+            "withheld by a hook",
+        )
+    return _secrets(call, spec) if spec.kind == "call" else None  # a person is shown the handle
 
 
 def _authorise(intent: Intent, state: RunState, rules: Rules) -> Verdict:

@@ -8,6 +8,7 @@ dangerous call, nor one whose approval is bound to the content of files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -227,7 +228,17 @@ def described(scope: ev.GrantMade) -> list[str]:
     tenant = f" of tenant {scope.tenant}" if scope.tenant else ""
     lines.append(f"for: {scope.principal or 'any principal'}{tenant}")
     lines.append(f"calls: {scope.uses or 'any number'}")
+    lines.append(f"until: {_when(scope.until) if scope.until else 'it is revoked'}")
     return lines
+
+
+def _when(us: int) -> str:
+    """A time to the second, in UTC."""
+    try:
+        found = datetime.fromtimestamp(us // 1_000_000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return "further than a calendar tells"
+    return found.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _json(value: Any) -> str:
@@ -282,7 +293,8 @@ def asked_in(run: str, entries: Iterable[ev.Entry]) -> list[Asked]:
         match entry.event:
             case ev.RunCreated():
                 agent, principal = entry.event.agent, entry.event.principal
-            case ev.ModelCompleted(parts=parts) | ev.TakeoverTurn(parts=parts):
+            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() as turn:
+                parts = turn.parts
                 calls |= {p.id: (p.name, p.arguments) for p in calls_of(parts)}
             case ev.ToolEdited(call=call, arguments=text):
                 calls[call] = (calls[call][0], text)

@@ -10,6 +10,7 @@ import re
 import unicodedata
 
 from cairn.core.redaction import Redaction
+from cairn.core.unseen import unseen
 
 CONTEXT = 128
 """Characters shown before that say what follows: `password =`, `Bearer`."""
@@ -81,7 +82,7 @@ class HoldBack:
     def _ends(self, character: str) -> bool:
         if character.isascii():
             return character.isspace()
-        if unicodedata.combining(character) or unicodedata.category(character) == "Cf":
+        if unicodedata.combining(character) or unseen(character):
             return False
         plain = unicodedata.normalize("NFKC", character)
         return not any(c.isascii() or self._redaction.in_a_secret(c) for c in plain)

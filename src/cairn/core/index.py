@@ -61,6 +61,8 @@ class Index(Record):
     steps: int = 0
     tokens: int = 0
     micro_usd: int = 0
+    unread: int = 0
+    """Messages it had not read when it ended; a store says 0 once a later run has them."""
 
 
 def index_of(state: RunState) -> Index:
@@ -71,6 +73,7 @@ def index_of(state: RunState) -> Index:
             steps=state.spent.steps,
             tokens=state.usage.tokens,
             micro_usd=state.usage.micro_usd,
+            unread=unread_of(state),
         )
     return Index(
         status=state.status.value,
@@ -80,7 +83,13 @@ def index_of(state: RunState) -> Index:
         steps=state.spent.steps,
         tokens=state.usage.tokens,
         micro_usd=state.usage.micro_usd,
+        unread=unread_of(state),
     )
+
+
+def unread_of(state: RunState) -> int:
+    """How many messages a run had not read when it ended, 0 while it goes on."""
+    return len(state.sent) if state.end is not None else 0
 
 
 def _quiet(state: RunState) -> bool:

@@ -12,7 +12,11 @@ import binascii
 import math
 import re
 from collections import Counter
+from itertools import pairwise
+from string import ascii_lowercase, digits
 from typing import NamedTuple
+
+from cairn.core.encoded import has_run, has_word
 
 _EDGE = r"(?<![A-Za-z0-9_-])"
 _GAP = r"(?:\s|%20|\+)+"
@@ -113,11 +117,25 @@ _BY_RARE = {
 _COMMON = tuple(word for word in _NEAR if not set(word) & set(_RARE))
 """One character is found much faster than a word: where it is missing, so is the word."""
 
-_EXAMPLE = re.compile(
-    r"example|sample|placeholder|your|dummy|changeme|redacted|xxxx|\*{3}|\.{3}|0000000"
-    r"|1234567|abcdefg|fedcba|deadbeef",
+_WORDED = re.compile(
+    r"example|sample|placeholder|your|dummy|changeme|redacted|xxxx|\*{3}|\.{3}", re.IGNORECASE
+)
+_ORDERED = re.compile(r"0000000|1234567|abcdefg|fedcba|deadbeef", re.IGNORECASE)
+
+
+def _row(characters: str) -> str:
+    """At least four that follow each other in this order."""
+    steps = "|".join(f"{one}(?={other})" for one, other in pairwise(characters))
+    return f"(?:{steps}){{3,}}."
+
+
+_ROW = re.compile(
+    "|".join(_row(row[::way]) for row in (ascii_lowercase, digits + "0") for way in (1, -1))
+    + r"|(.)\1{3,}|deadbeef",
     re.IGNORECASE,
 )
+_BY_VENDOR = frozenset(s.kind for s in SHAPES) - {"private-key", "jwt", "bearer-token"}
+"""Kinds whose beginning says whose they are."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _PIECES = re.compile(r"[-_./:@+=%~]+")
 _REFERENCE = re.compile(
@@ -145,9 +163,8 @@ def near_key(text: str) -> bool:
     """Whether a text could hold something like a key; cheap, and True too often."""
     if len(text) < SHORTEST_VALUE:
         return False
-    longest = max(map(len, text.split()), default=0)
-    if longest < SHORTEST_VALUE:
-        return False  # words are counted much faster than a pattern is looked for
+    if not has_word(text, SHORTEST_VALUE):
+        return False  # that is found out much faster than a pattern is looked for
     for rare, words in _BY_RARE.items():
         if rare in text and any(word in text for word in words):
             return True
@@ -156,7 +173,7 @@ def near_key(text: str) -> bool:
     low = text.lower()
     if ("=" in text or ":" in text) and any(word in low for word in _NEAR_WORDS):
         return True
-    return "basic" in low or (longest >= SHORTEST_ENCODED and _BASE64.search(text) is not None)
+    return "basic" in low or has_run(text, SHORTEST_ENCODED)
 
 
 def key_like(text: str) -> list[tuple[int, int, str]]:
@@ -212,15 +229,31 @@ def _real(kind: str, value: str) -> bool:
         return len(body) >= LEAST_BODY and len(set(body)) >= LEAST_DISTINCT
     if kind == "jwt":
         return b'"alg"' in _decode(value.partition(".")[0])
+    if kind in _BY_VENDOR and _ORDERED.search(value):  # chance makes a row now and then
+        if _WORDED.search(value):
+            return False
+        value = _without_rows(value)
+        if kind != "aws-key":
+            return any(map(_random_piece, _PIECES.split(value)))
+        return len(value) >= 4 + SHORTEST_PIECE and len(set(value[4:])) >= LEAST_DISTINCT_ID
     if kind == "aws-key":
-        return not _EXAMPLE.search(value) and len(set(value[4:])) >= LEAST_DISTINCT_ID
+        return not _WORDED.search(value) and len(set(value[4:])) >= LEAST_DISTINCT_ID
     if kind in {"credential", "url-password"} and _REFERENCE.match(value):
         return False
     return _by_chance(value)
 
 
+def _without_rows(value: str) -> str:
+    """A key without what was typed in order, as long as anything is; the rest put together."""
+    while (left := _ROW.sub("", value)) != value:
+        value = left
+    return left
+
+
 def _by_chance(value: str) -> bool:
-    if len(value) < SHORTEST_PIECE or _EXAMPLE.search(value) or _UUID.fullmatch(value):
+    if len(value) < SHORTEST_PIECE or _UUID.fullmatch(value):
+        return False
+    if _WORDED.search(value) or _ORDERED.search(value):
         return False
     return any(map(_random_piece, _PIECES.split(value)))
 
@@ -228,10 +261,10 @@ def _by_chance(value: str) -> bool:
 def _random_piece(piece: str) -> bool:
     if len(piece) < SHORTEST_PIECE or not piece.isascii():
         return False
-    digits = sum(c.isdigit() for c in piece)
+    numbers = sum(c.isdigit() for c in piece)
     upper = sum(c.isupper() for c in piece)
     lower = sum(c.islower() for c in piece)
-    mixed = digits > 0 and upper + lower > 0
+    mixed = numbers > 0 and upper + lower > 0
     woven = upper >= WOVEN and lower >= WOVEN and len(piece) >= LEAST_DISTINCT
     return (mixed or woven) and _entropy(piece) >= LEAST_ENTROPY
 

@@ -73,7 +73,7 @@ TABLE: dict[ErrorClass, tuple[Rung, ...]] = {
     _E.TIMEOUT: (Rung(disposition="retry", times=2), *RESORT),
     _E.NETWORK: (Rung(disposition="retry", times=5), *RESORT),
     _E.STREAM_INTERRUPTED: (Rung(disposition="retry", times=3), *RESORT),
-    _E.CONTEXT_OVERFLOW: _row(("end", 1)),
+    _E.CONTEXT_OVERFLOW: _row(("retry", 3), ("end", 1)),
     _E.REQUEST_TOO_LARGE: _row(("end", 1)),
     _E.INVALID_REQUEST: _row(("end", 1)),
     _E.AUTH: RESORT,

@@ -88,6 +88,8 @@ _OUTCOMES = (
     ev.ToolUnknown,
     ev.ArtifactCreated,
     ev.PlanUpdated,
+    ev.ToolsOffered,
+    ev.MemoryRecalled,
 )
 _NEWS = (
     ev.RunCancelRequested,
@@ -96,6 +98,7 @@ _NEWS = (
     ev.ApprovalExpired,
     ev.InputQueued,
     ev.InputAnswered,
+    ev.ContextRestored,
     ev.ToolEdited,
     ev.TakeoverBegun,
     ev.TakeoverTurn,
@@ -124,6 +127,9 @@ _WORK = (
     ev.LimitWarned,
     ev.RunPauseRequested,
     ev.RunVersionChanged,
+    ev.ContextCompacted,
+    ev.TurnFed,
+    ev.TaskClassified,
 )
 
 LEGAL: dict[type[ev.Event], frozenset[Status]] = {
@@ -131,6 +137,7 @@ LEGAL: dict[type[ev.Event], frozenset[Status]] = {
     **dict.fromkeys(_NEWS, LIVE),
     **dict.fromkeys(_WORK, WORKING),
     ev.RunCreated: frozenset(),
+    ev.RunContinued: LIVE,
     ev.RunForked: frozenset(Status),
     ev.RunResumed: frozenset({_S.PAUSED}),
     ev.RunCompleted: frozenset({_S.RUNNING}),

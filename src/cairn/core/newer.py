@@ -6,6 +6,7 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.fingerprint import changed
+from cairn.core.hooked import still_asked
 from cairn.core.lifecycle import CALL_MOVES, CallStatus, Status
 from cairn.core.state import End, RunState, keep_decision
 from cairn.errors import ErrorClass, IllegalTransition
@@ -58,6 +59,6 @@ def _judged_anew(state: RunState, name: str) -> RunState:
         if status not in CALL_MOVES[call.status]:
             raise IllegalTransition(f"{state.run}: {name} is {call.status.value}")
         state = keep_decision(state, call.approval, WITHDRAWN)
-        call = replace(call, approval=0, asked=0, terms=None, files=())
+        call = replace(call, approval=0, asked=0, terms=still_asked(call), files=())
     call = replace(call, status=status, granted=False, digest="", expires_at=0)
     return replace(state, calls={**state.calls, name: call})

@@ -69,7 +69,7 @@ def model_outcome(
     state: RunState, rules: Rules, outcome: Reply | Fault, now: int, latency_us: int, jitter: float
 ) -> ev.ModelCompleted | ev.ModelFailed:
     """The event for what a model request brought."""
-    spec = rules.models[min(state.model, len(rules.models) - 1)]
+    spec = spec_of_request(state, rules)
     if isinstance(outcome, Fault):
         return _fault(state, rules, outcome, now, latency_us, jitter)
     measured = outcome.usage is not None
@@ -77,7 +77,7 @@ def model_outcome(
     wrong = _wrong(state, outcome)
     if wrong is None:
         return ev.ModelCompleted(
-            parts=_parts(state, rules, outcome),
+            parts=parts_of(state, rules, outcome),
             usage=usage,
             finish=outcome.finish,
             latency_us=latency_us,
@@ -102,6 +102,16 @@ def model_outcome(
         request_id=outcome.request_id,
         measured=measured,
     )
+
+
+def spec_of_request(state: RunState, rules: Rules) -> ModelSpec:
+    """The model that the open request was made to."""
+    purpose = state.request.purpose if state.request is not None else "turn"
+    if purpose == "summary" and rules.summary is not None:
+        return rules.summary
+    if purpose == "classify" and rules.intake.model is not None:
+        return rules.intake.model
+    return rules.models[min(state.model, len(rules.models) - 1)]
 
 
 def lost_model(state: RunState, rules: Rules) -> ev.ModelFailed:
@@ -156,6 +166,8 @@ def _wrong(state: RunState, reply: Reply) -> tuple[ErrorClass, str] | None:
                 "Send less at once: shorter text, smaller arguments, fewer calls."
             ),
         )
+    if reply.calls and state.request is not None and state.request.purpose != "turn":
+        return ErrorClass.MALFORMED_OUTPUT, f"A request to {state.request.purpose} takes no calls."
     cap = state.limits.calls_per_reply
     if len(reply.calls) > cap:
         return (
@@ -178,6 +190,8 @@ def _wrong(state: RunState, reply: Reply) -> tuple[ErrorClass, str] | None:
 def _fault(
     state: RunState, rules: Rules, fault: Fault, now: int, latency_us: int, jitter: float
 ) -> ev.ModelFailed:
+    if state.request is not None and state.request.purpose != "turn":
+        return _beside(state, rules, fault, now, latency_us, jitter)
     possible = {"retry", "repair", "end"}
     if state.model + 1 < len(rules.models):
         possible.add("switch")
@@ -186,7 +200,7 @@ def _fault(
             possible.discard("retry")
     rung = rules.ladder.choose(fault.error_class, state.tries, frozenset(possible))
     retry_at = 0
-    if rung.disposition == "retry":
+    if rung.disposition == "retry" and fault.error_class is not ErrorClass.CONTEXT_OVERFLOW:
         used = state.tries.get(f"{fault.error_class.value}:retry", 0)
         wait = backoff_us(rung.backoff_us, used, jitter)
         retry_at = now + max(wait, min(fault.retry_after_us, RETRY_AFTER_CAP_US))
@@ -205,9 +219,30 @@ def _fault(
     )
 
 
+def _beside(
+    state: RunState, rules: Rules, fault: Fault, now: int, latency_us: int, jitter: float
+) -> ev.ModelFailed:
+    """What did not come beside the turns is asked for once more; then a rule decides."""
+    first = state.summary_tries == 0
+    rung = rules.ladder.choose(fault.error_class, {}, frozenset({"retry", "end"}))
+    wait = backoff_us(rung.backoff_us, 0, jitter) if first else 0
+    return ev.ModelFailed(
+        error_class=fault.error_class,
+        message=clean(fault.message)[:EXCERPT],
+        disposition="retry" if first else "degrade",
+        usage=_used(state, rules, fault),
+        latency_us=latency_us,
+        retry_at=now + max(wait, min(fault.retry_after_us, RETRY_AFTER_CAP_US)) if first else 0,
+        request_id=fault.request_id,
+        status=fault.status,
+        asked_us=fault.retry_after_us,
+        measured=fault.usage is not None or fault.error_class not in UNANSWERED,
+    )
+
+
 def _used(state: RunState, rules: Rules, fault: Fault) -> Usage:
     if fault.usage is not None:
-        return _priced(fault.usage, rules.models[min(state.model, len(rules.models) - 1)])
+        return _priced(fault.usage, spec_of_request(state, rules))
     return _reserved(state) if fault.error_class in UNANSWERED else Usage()
 
 
@@ -218,7 +253,8 @@ def _excerpt(reply: Reply) -> str:
     return f"It began: {shown!r}" if shown else ""
 
 
-def _parts(state: RunState, rules: Rules, reply: Reply) -> tuple[Part, ...]:
+def parts_of(state: RunState, rules: Rules, reply: Reply) -> tuple[Part, ...]:
+    """The parts of a reply, its calls numbered and each behind those it must wait for."""
     said: list[Part] = [_cleaned(p) for p in reply.parts]
     placed: list[tuple[CallPart, ToolSpec | None, str | None]] = []
     for n, called in enumerate(reply.calls, state.last_call + 1):

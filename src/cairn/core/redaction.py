@@ -29,9 +29,9 @@ _IDS = frozenset({"alias", "request_id"})
 _JSON = frozenset({"arguments"})
 SHORTEST = 6
 """Nothing shorter is a secret or a key, a number in JSON neither."""
-MOST_REMEMBERED = 48
-MOST_CHARS = 100_000
-"""A longer text is not remembered."""
+MOST_REMEMBERED = 256
+MOST_CHARS = 1_000_000
+"""Of all texts that are remembered; a longer one is not."""
 LOST = '"[the runtime could not read this]"'
 
 
@@ -62,6 +62,37 @@ class _Change(NamedTuple):
     put: str
 
 
+_How = Literal["text", "json", "id"]
+
+
+class _Memory:
+    """What was found of texts a short while ago, by the texts themselves.
+
+    What lands is redacted, and again when it is recorded: the second time finds it here. Two
+    generations, so that what was just seen is never forgotten to make room.
+    """
+
+    __slots__ = ("_chars", "_new", "_old", "finder")
+
+    def __init__(self, finder: Finder) -> None:
+        self.finder = finder
+        self._new: dict[tuple[str, _How], str] = {}
+        self._old: dict[tuple[str, _How], str] = {}
+        self._chars = 0
+
+    def get(self, text: str, how: _How) -> str | None:
+        known = self._new.get((text, how))
+        if known is None and self._old:
+            known = self._old.get((text, how))
+        return known
+
+    def keep(self, text: str, how: _How, known: str) -> None:
+        if self._chars >= MOST_CHARS or len(self._new) >= MOST_REMEMBERED:
+            self._old, self._new, self._chars = self._new, {}, 0
+        self._new[text, how] = self._new[known, how] = known
+        self._chars += len(text) + (0 if known is text else len(known))
+
+
 class Redaction:
     """Takes out what must not be kept, for the runs of one principal."""
 
@@ -69,28 +100,26 @@ class Redaction:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._memory: tuple[Finder, dict[tuple[str, bool], str]] = (registry.finder, {})
+        self._memory = _Memory(registry.finder)
 
     def text(self, text: str) -> str:
         """The text without secrets and what looks like one."""
         if not SHORTEST <= len(text) <= MOST_CHARS:
             return self._text(text) if text else text
-        return self._remembered(text, self._text, False)
+        return self._remembered(text, self._text, "text")
 
     def _text(self, text: str) -> str:
         return _applied(text, self._changes(text)) if self._near(text) else text
 
-    def _remembered(self, text: str, found: Callable[[str], str], json: bool) -> str:
+    def _remembered(self, text: str, found: Callable[[str], str], how: _How) -> str:
         """What was found of a text before; what comes back is seen again as what is recorded."""
-        finder = self._registry.finder
-        of, memory = self._memory
-        if of is not finder or len(memory) > MOST_REMEMBERED:
-            memory = {}
-            self._memory = (finder, memory)
-        known = memory.get((text, json))
+        finder, memory = self._registry.finder, self._memory
+        if memory.finder is not finder:
+            memory = self._memory = _Memory(finder)
+        known = memory.get(text, how)
         if known is None:
             known = found(text)
-            memory[text, json] = memory[known, json] = known
+            memory.keep(text, how, known)
         return known
 
     def found_in(self, text: str) -> bool:
@@ -101,7 +130,7 @@ class Redaction:
         """A JSON text: still JSON afterwards, and untouched without a secret in it."""
         if not SHORTEST <= len(text) <= MOST_CHARS:
             return self._json(text) if text else text
-        return self._remembered(text, self._json, True)
+        return self._remembered(text, self._json, "json")
 
     def _json(self, text: str) -> str:
         if not self._near(text) and "\\u" not in text:
@@ -152,7 +181,7 @@ class Redaction:
         if how == "json" and type(value) is str:
             return self.json(value)
         if how == "id" and type(value) is str:
-            return self._without_known(value)
+            return self._remembered(value, self._without_known, "id")
         if how == "opaque":
             return "" if self._registry.finder.near(str(value)) else value
         return self._value(value)

@@ -18,25 +18,19 @@ from typing import Any
 import msgspec
 
 from cairn.core import events as ev
-from cairn.core.actions import (
-    Action,
-    Append,
-    AskModel,
-    Done,
-    Halt,
-    InFlight,
-    ProbeCall,
-    RunTask,
-    StartCalls,
-    Wait,
-)
+from cairn.core.actions import Action, Done, Halt, InFlight, ProbeCall, Wait
 from cairn.core.decide import decide
 from cairn.core.evolve import evolve
 from cairn.core.grants import recorded_in
 from cairn.core.lifecycle import CallStatus
 from cairn.core.limits import Limits
 from cairn.core.messages import Record
-from cairn.core.replay_outcomes import bound_as_recorded, decided_inside, unreadable
+from cairn.core.replay_outcomes import (
+    bound_as_recorded,
+    decided_inside,
+    due_events,
+    refused_outside,
+)
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
 from cairn.core.views.words import words
@@ -45,7 +39,7 @@ from cairn.errors import ConfigError, ErrorClass
 replace = msgspec.structs.replace
 
 PATH: dict[type[ev.Event], tuple[str, ...]] = {
-    ev.ModelRequested: ("attempt", "model", "tool_choice", "output_mode"),
+    ev.ModelRequested: ("attempt", "model", "tool_choice", "output_mode", "purpose"),
     ev.ModelRejected: ("error_class", "disposition"),
     ev.ToolStarted: ("call", "attempt", "tool"),
     ev.ToolRejected: ("call", "kind", "error_class", "disposition"),
@@ -240,7 +234,7 @@ class Replayer:
             return call is not None and call.status is not CallStatus.STARTED
         if isinstance(event, ev.LimitReached) and event.limit.startswith("budget:"):
             return False  # what others had spent by then came from outside
-        if unreadable(event):
+        if refused_outside(event):
             return False
         return type(event) in PATH
 
@@ -250,7 +244,7 @@ class Replayer:
         action: Action | None = None
         if not self._batch:
             action = decide(self.state, self._rules, entry.at)
-            self._batch = list(_due(action, self.state, self._rules))
+            self._batch = list(due_events(action, self.state, self._rules))
         step, event = self._taken(entry.event)
         if event is None:
             if not _fault_of_ours(entry.event):
@@ -310,8 +304,11 @@ class Replayer:
                 self._note(entry, kind, what, _plain(before), _plain(after))
 
     def _request(self, entry: ev.Entry, event: ev.ModelRequested, prompt: str | None) -> None:
+        if event.purpose != "turn":
+            return  # beside the turns no tools are offered and no blocks are sent
         offered = event.tools or self.state.tools
-        if offered != self._rules.offered:
+        known = {self._rules.offered, *self._rules.offers}
+        if offered not in known and not self._rules.catalogue and not event.withheld:
             self._note(
                 entry,
                 "tools",
@@ -322,9 +319,13 @@ class Replayer:
         if prompt is None:
             return
         sent = next((b.text for b in event.blocks if b.name == "instructions"), None)
-        before = self.state.blocks.get("instructions", "") if sent is None else sent
+        before = self._instructions() if sent is None else sent
         if before != prompt:
             self._note(entry, "prompt", "the instructions", before, prompt)
+
+    def _instructions(self) -> str:
+        block = self.state.blocks.get("instructions")
+        return block.text if block is not None else ""
 
     def _note(self, entry: ev.Entry, kind: str, what: str, recorded: str, now: str) -> None:
         """Keep a difference once; how much is reserved differs in every request anew."""
@@ -390,33 +391,6 @@ def replay(
     for entry in walked:
         walk.feed(entry, prompt)
     return walk.result(walk.state.run, len(walked))
-
-
-# ---------------------------------------------------------------- what is due
-
-
-def _due(action: Action, state: RunState, rules: Rules) -> tuple[tuple[int, ev.Event], ...]:
-    """The events that an action would be recorded by."""
-    match action:
-        case Append():
-            return action.events
-        case StartCalls():
-            return action.starts
-        case RunTask():
-            return ((action.step, action.event),)
-        case AskModel():
-            event = ev.ModelRequested(
-                model=action.model,
-                reserved=action.reserved,
-                attempt=action.attempt,
-                messages=len(state.messages),
-                tools=rules.offered,
-                tool_choice=action.tool_choice,
-                output_mode=action.output_mode,
-            )
-            return ((action.step, event),)
-        case ProbeCall() | InFlight() | Halt() | Wait() | Done():
-            return ()
 
 
 def _instead(action: Action | None) -> str:

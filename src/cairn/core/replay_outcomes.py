@@ -7,7 +7,20 @@ from typing import Any
 import msgspec
 
 from cairn.core import events as ev
+from cairn.core.actions import (
+    Action,
+    Append,
+    AskModel,
+    Done,
+    Halt,
+    InFlight,
+    ProbeCall,
+    RunTask,
+    StartCalls,
+    Wait,
+)
 from cairn.core.gate import UNREADABLE, call_digest
+from cairn.core.hooked import hook_of
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import CallPart, Record
 from cairn.core.outcomes import Called, Fault, Reply, lost_model, model_outcome, tool_failed
@@ -148,9 +161,11 @@ def _probed(state: RunState, rules: Rules, event: ev.ToolResolved) -> Inside | N
     return Inside(what=what, recorded="its probe is asked", now="a person is asked", kept=False)
 
 
-def unreadable(event: ev.Event) -> bool:
-    """Whether a call was rejected for what is in files, which came from outside."""
-    return isinstance(event, ev.ToolRejected) and event.rule == UNREADABLE
+def refused_outside(event: ev.Event) -> bool:
+    """Whether a call was rejected for what is in files or what a hook said, both from outside."""
+    if not isinstance(event, ev.ToolRejected):
+        return False
+    return event.rule == UNREADABLE or bool(hook_of(event.rule))
 
 
 def bound_as_recorded(now: ev.Event, recorded: ev.Event, state: RunState) -> ev.Event:
@@ -162,3 +177,37 @@ def bound_as_recorded(now: ev.Event, recorded: ev.Event, state: RunState) -> ev.
     call = state.calls[now.call]
     digest = call_digest(call.tool, call.arguments, recorded.files)
     return msgspec.structs.replace(now, files=recorded.files, digest=digest)
+
+
+def due_events(action: Action, state: RunState, rules: Rules) -> tuple[tuple[int, ev.Event], ...]:
+    """The events that an action would be recorded by."""
+    match action:
+        case Append():
+            return action.events
+        case StartCalls():
+            return action.starts
+        case RunTask():
+            return ((action.step, action.event),)
+        case AskModel() if action.purpose != "turn":
+            event = ev.ModelRequested(
+                model=action.model,
+                reserved=action.reserved,
+                attempt=action.attempt,
+                purpose=action.purpose,
+                cut=action.cut,
+            )
+            return ((action.step, event),)
+        case AskModel():
+            event = ev.ModelRequested(
+                model=action.model,
+                reserved=action.reserved,
+                attempt=action.attempt,
+                messages=len(state.messages),
+                tools=rules.offered,
+                tool_choice=action.tool_choice,
+                output_mode=action.output_mode,
+                view=action.view,
+            )
+            return ((action.step, event),)
+        case ProbeCall() | InFlight() | Halt() | Wait() | Done():
+            return ()

@@ -53,8 +53,11 @@ def summary(state: RunState, entries: Iterable[ev.Entry]) -> str:
     asked: dict[int, str] = {}
     for entry in entries:
         match entry.event:
-            case ev.ModelCompleted(parts=parts) | ev.TakeoverTurn(parts=parts):
+            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() as turn:
+                parts = turn.parts
                 names.update({p.id: p.name for p in parts if isinstance(p, CallPart)})
+            case ev.ToolRedirected() | ev.ToolStarted() as event if event.tool:
+                names[event.call] = event.tool  # what is told of is the tool that ran
             case ev.ApprovalRequested(n=n, call=call_id):
                 asked[n] = call_id
             case ev.ApprovalDenied(n=n) | ev.ApprovalExpired(n=n):

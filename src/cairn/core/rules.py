@@ -6,6 +6,7 @@ are given. The shell builds one `Rules` per agent and hands it in.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -17,9 +18,11 @@ from cairn.core.limits import FREE, Price
 from cairn.core.messages import Record
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.terms import ApprovalTerms
+from cairn.core.view import Choice
 from cairn.errors import ErrorClass
 
 SECOND_US = 1_000_000
+SEARCH, FIND, SKILL = "search_history", "find_tools", "load_skill"
 GRACE_US = 30 * SECOND_US
 """After a call's time-out, how long before "it did not happen" may be said (law 4)."""
 
@@ -95,6 +98,42 @@ class ModelSpec(Record):
     takes_tools: bool = True
 
 
+class Need(Record):
+    """Something that a request must hold.
+
+    Args:
+        name: What it is, in a word or two.
+        question: What the person is asked when it is missing.
+        pattern: A regular expression that is found in a request that holds it.
+    """
+
+    name: str
+    question: str
+    pattern: str
+
+
+class IntakeRules(Record):
+    """What is settled before work starts.
+
+    Args:
+        needs: What a request must hold.
+        model: The model that says what kind of task it is; None where nobody does.
+    """
+
+    needs: tuple[Need, ...] = ()
+    model: ModelSpec | None = None
+
+
+class Feed(Record):
+    """A call that the runtime makes before the model is asked.
+
+    `arguments` is a JSON object; in its texts `$input` stands for the person's request.
+    """
+
+    tool: str
+    arguments: str
+
+
 class Rules(Record, gc=True):
     """All that `decide` goes by beside the state.
 
@@ -107,6 +146,9 @@ class Rules(Record, gc=True):
         check_answer: Says what is wrong with a final answer, empty for nothing.
         checks: Names of the completion checks, run as tasks, in order.
         offered: Hash of the tool schemas offered.
+        offers: All that may be offered: to a query its reads, and `search_history` as soon as a
+            part of the conversation is not sent any more.
+        search_tokens: Estimated size of the schema of `search_history`.
         overhead_tokens: Estimated size of instructions and tool schemas.
         approval_ttl_us: How long a request for approval stays open.
         approval: Who may approve calls, where somebody is asked.
@@ -114,6 +156,14 @@ class Rules(Record, gc=True):
         repairs: How often a tool's arguments, or the answer, may be mended.
         tool_choice: What the model is told about calling, until it has made its first call:
             auto, none, required or a tool's name.
+        history: How much of the conversation is sent.
+        results: How many of the last messages with tool results are sent whole.
+        summary: The model that summarises; None to have a rule do it.
+        intake: What is settled about a task before work starts.
+        catalogue: The words that each of many tools is found by; empty where all are offered.
+        always: The tools that are offered all the same.
+        tool_tokens: What the schemas of those in the catalogue are estimated at.
+        feeds: The calls that are made before the model is asked for the first time.
         room: What budgets over time have left, as far as is known; None when nobody was refused.
     """
 
@@ -125,11 +175,21 @@ class Rules(Record, gc=True):
     check_answer: Callable[[str], str] | None = None
     checks: tuple[str, ...] = ()
     offered: str = ""
+    offers: frozenset[str] = frozenset()
     overhead_tokens: int = 0
+    search_tokens: int = 0
     approval_ttl_us: int = 7 * 24 * 3600 * SECOND_US
     approval: ApprovalTerms | None = None
     grants: Grants = NO_GRANTS
     repairs: int = 3
     output_mode: Literal["text", "schema", "action"] = "text"
     tool_choice: str = "auto"
+    history: Choice = "all"
+    results: Literal["all"] | int = "all"
+    summary: ModelSpec | None = None
+    feeds: tuple[Feed, ...] = ()
+    intake: IntakeRules = IntakeRules()
+    catalogue: dict[str, Counter[str]] = {}
+    always: frozenset[str] = frozenset()
+    tool_tokens: dict[str, int] = {}
     room: Room | None = None

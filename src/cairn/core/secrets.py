@@ -1,6 +1,7 @@
 """Known secrets: every form in which they are found in a text, and the handles put in their place.
 
-A handle reads `[[secret:NAME:TAG]]`, and `[[secret:NAME~FORM:TAG]]` where the secret stood encoded.
+A handle reads `[[secret:NAME:TAG]]`, and `[[secret:NAME~FORM:TAG]]` where the secret stood encoded
+(`INNER.OUTER` where it was encoded twice).
 The tag is made from the value: who does not know it cannot write a handle that holds. A handle in
 an argument becomes the value again only for a tool that is declared to take that secret.
 """
@@ -11,12 +12,14 @@ import base64
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
+from cairn.core.encoded import MOST_BROKEN, Inner, Runs, core, encodings
 from cairn.core.messages import parse_object
+from cairn.core.unseen import as_seen, unseen
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 SHORTEST = 6
@@ -26,19 +29,25 @@ TAG_DIGITS = 8
 OPENING = "[[secret:"
 DEFUSED = "[[ secret:"
 HANDLE = re.compile(
-    rf"\[\[secret:(?P<name>{NAME.pattern})(?:~(?P<form>[a-z0-9]{{1,4}}))?"
+    rf"\[\[secret:(?P<name>{NAME.pattern})(?:~(?P<form>[a-z0-9]{{1,4}}(?:\.[a-z0-9]{{1,4}})?))?"
     rf":(?P<tag>[0-9a-f]{{{TAG_DIGITS}}})\]\]"
 )
 MOST_LAYERS = 2
 """How many encodings one over the other are looked through."""
+ODD = "x"
+"""The label of a spelling that is not listed: it is found, and cannot be written again."""
 
 _ESCAPED = re.compile(
     r"\\u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})"
     r"|\\(?:u(?P<four>[0-9a-fA-F]{4})|x(?P<two>[0-9a-fA-F]{2})|(?P<one>[\"\\/bfnrt]))"
 )
 _SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_SECOND = frozenset(
+    "\u09be\u09d7\u0b3e\u0b56\u0b57\u0bbe\u0bd7\u0cc2\u0cd5\u0cd6\u0d3e\u0d57\u0dcf\u0ddf\u102e"
+    "\u1b35\U00011127\U0001133e\U00011357\U000114b0\U000114ba\U000114bd\U000115af\U00011930"
+)
+"""What composes with the letter before it though it is no accent (combining class 0)."""
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-_UNSEEN = re.compile(r"[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 
 
 def handle(name: str, tag: str, form: str = "") -> str:
@@ -67,38 +76,39 @@ def forms(secret: str) -> dict[str, str]:
         found.setdefault(whole, f"b{url}")
         found.setdefault(whole.rstrip("="), f"b{url}n")
         for shift in range(3):
-            found.setdefault(_core(encode, raw, shift), f"b{url}{shift}")
-    plain = unicodedata.normalize("NFKC", secret)
-    for each in (plain, secret.replace(" ", "+"), quote_plus(raw), quote(raw, safe="")):
+            found.setdefault(core(encode, raw, shift), f"b{url}{shift}")
+    plain = unicodedata.normalize("NFKC", secret), as_seen(secret)
+    for each in (*plain, secret.replace(" ", "+"), quote_plus(raw), quote(raw, safe="")):
         found.setdefault(each, "")
     return {form: label for form, label in found.items() if len(form) >= SHORTEST_FORM}
 
 
-def spelled(secret: str) -> dict[str, str]:
-    """The one text each label of a form stands for, to write it back."""
-    found: dict[str, str] = {"": secret}
-    for form, label in forms(secret).items():
-        found.setdefault(label, form)
-    return found
+def written(secret: str, label: str) -> str | None:
+    """The secret in the form that a label of `Found` stands for; None if no form has it."""
+    inner, _, outer = label.rpartition(".")
+    if inner:
+        text, encode = written(secret, inner), encodings(outer)
+        return None if text is None or encode is None else encode(text.encode("utf-8", "replace"))
+    if not label:
+        return secret
+    spellings = _labelled(secret) if label[0] == "e" else forms(secret)
+    return next((form for form, name in spellings.items() if name == label), None)
 
 
-def escapes(secret: str) -> set[str]:
+def escapes(secret: str) -> tuple[str, ...]:
     """The secret as it is escaped for JSON, once and twice, and for a URL in its spellings."""
     escaped = [secret]
     for _ in range(2):  # JSON, and JSON inside a text of JSON
         escaped += [json.dumps(e, ensure_ascii=a)[1:-1] for e in escaped for a in (False, True)]
-    found = set(escaped)
     raw = secret.encode("utf-8", "replace")
     for url in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
-        found |= {url, re.sub("%..", lambda m: m[0].lower(), url)}
-    return found
+        escaped += [url, re.sub("%..", lambda m: m[0].lower(), url)]
+    return tuple(dict.fromkeys(escaped))
 
 
-def _core(encode: Callable[[bytes], bytes], raw: bytes, shift: int) -> str:
-    """The base64 characters that depend on the secret alone when `shift` bytes stand before."""
-    text = encode(bytes(shift) + raw).decode().rstrip("=")
-    whole = (shift + len(raw)) * 8 // 6
-    return text[-(-shift * 8 // 6) : whole]
+def _labelled(secret: str) -> dict[str, str]:
+    """The spellings under base64 or hex, each with its label."""
+    return {text: f"e{number}" for number, text in enumerate(escapes(secret))}
 
 
 def _least(secret: str) -> list[str]:
@@ -108,6 +118,13 @@ def _least(secret: str) -> list[str]:
         if not any(part in form for part in least):
             least.append(form)
     return least
+
+
+def _least_inside(secret: str) -> int:
+    """Bytes that are under base64 or hex at least, where it stands encoded under it once more."""
+    raw = secret.encode("utf-8", "replace")
+    others = [form.encode("utf-8", "replace") for form in forms(secret) if form != secret]
+    return min(len(raw) + 1, *map(len, others))
 
 
 class Finder:
@@ -122,6 +139,8 @@ class Finder:
         "_forms",
         "_pattern",
         "_quick",
+        "_runs",
+        "_spellings",
         "_starts",
         "longest",
         "spaced",
@@ -138,6 +157,8 @@ class Finder:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
         self._quick = tuple(dict.fromkeys(f for value in self.values for f in _least(value)))
         self._alphabet = frozenset("".join(self._forms)) | frozenset('%\\ux"')
+        self._runs = Runs(min(map(_least_inside, self.values), default=0))
+        self._spellings: dict[int, dict[str, str]] = {}
         self._starts = sorted(self._forms)
         self.longest = max(map(len, self._forms), default=0)
         self.spaced = any(any(c.isspace() for c in value) for value in self.values)
@@ -149,14 +170,16 @@ class Finder:
         """Whether a text holds one of the values."""
         if not self.values or len(text) < SHORTEST_FORM:
             return False
-        if any(form in text for form in self._quick):
-            return True
-        plain = text
-        if not text.isascii():
-            plain = _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
-            if any(form in plain for form in self._quick):
+        for form in self._quick:
+            if form in text:
                 return True
-        if "%" not in plain and "\\" not in plain and not any(map(_joins, set(text))):
+        plain = as_seen(text) if _that_matter(text, self._alphabet) else text
+        if plain is not text and any(form in plain for form in self._quick):
+            return True
+        if self._runs.near(text) and next(self._twice(text), None) is not None:
+            return True
+        escaped = "%" in plain or "\\" in plain
+        if not escaped and (plain is text or not any(map(_joins, set(text)))):
             return False
         return any(
             any(form in view.text for form in self._quick) for view in _views(text, self._alphabet)
@@ -170,13 +193,44 @@ class Finder:
             Found(m.start(), m.end(), *self._forms[m[0]]) for m in self._pattern.finditer(text)
         ]
         for view in _views(text, self._alphabet):
-            if any(form in view.text for form in self._quick):
-                for match in self._pattern.finditer(view.text):
-                    start, end = view.back(match.start(), match.end())
-                    if all(end <= f.start or start >= f.end for f in found):
-                        value, label = self._forms[match[0]]
-                        found.append(Found(start, end, value, label if label[:1] == "b" else ""))
+            for each in self._seen_in(view):
+                label = each.form if each.form[:1] == "b" else ""
+                _add(found, each._replace(form=label))
+        for each in self._twice(text) if self._runs.near(text) else ():
+            _add(found, each)
         return sorted(found)
+
+    def _seen_in(self, view: _View) -> Iterator[Found]:
+        """What stands in a view, at its place in the text that this is a view of."""
+        if any(form in view.text for form in self._quick):
+            for match in self._pattern.finditer(view.text):
+                start, end = view.back(match.start(), match.end())
+                yield Found(start, end, *self._forms[match[0]])
+
+    def _twice(self, text: str) -> Iterator[Found]:
+        """What stands encoded in base64 or in hex, whatever is the encoding inside."""
+        for inner in self._runs.read(text):
+            if any(form in inner.text for form in self._quick):
+                for match in self._pattern.finditer(inner.text):
+                    number, label = self._forms[match[0]]
+                    if not label and match[0] != self.values[number]:
+                        label = self._spelling(number, match[0])
+                    yield self._outside(inner, match.start(), match.end(), number, label)
+            readable = inner.text.count("\0") <= max(MOST_BROKEN, len(inner.text) // 4)
+            layers = MOST_LAYERS if readable else 1  # what came about by chance is not worth more
+            for view in _views(inner.text, self._alphabet, layers):
+                for start, end, number, _ in self._seen_in(view):
+                    label = self._spelling(number, inner.text[start:end])
+                    yield self._outside(inner, start, end, number, label)
+
+    def _outside(self, inner: Inner, start: int, end: int, number: int, label: str) -> Found:
+        first, last, how = inner.back(start, end)
+        return Found(first, last, number, f"{label}.{how}" if label else how)
+
+    def _spelling(self, number: int, text: str) -> str:
+        if number not in self._spellings:
+            self._spellings = {**self._spellings, number: _labelled(self.values[number])}
+        return self._spellings[number].get(text, ODD)
 
     def begins(self, text: str) -> bool:
         """Whether a form begins with this text and goes on."""
@@ -188,6 +242,12 @@ class Finder:
             else:
                 high = middle
         return low < len(self._starts) and self._starts[low].startswith(text)
+
+
+def _add(found: list[Found], each: Found) -> None:
+    """Another one, unless something that was found before stands there."""
+    if all(each.end <= f.start or each.start >= f.end for f in found):
+        found.append(each)
 
 
 # ---------------------------------------------------------------- looking through encodings
@@ -236,10 +296,10 @@ class _View:
         return end + (at - upto) + after
 
 
-def _views(text: str, alphabet: frozenset[str]) -> Iterator[_View]:
+def _views(text: str, alphabet: frozenset[str], layers: int = MOST_LAYERS) -> Iterator[_View]:
     """The text as it reads with one or two encodings taken off, in every order."""
     level: list[tuple[_View | None, str]] = [(None, text)]
-    for _ in range(MOST_LAYERS):
+    for _ in range(layers):
         following: list[tuple[_View | None, str]] = []
         for before, each in level:
             for pieces in (_percent(each), _backslash(each), _wide(each, alphabet)):
@@ -283,9 +343,7 @@ def _wide(text: str, alphabet: frozenset[str]) -> list[tuple[int, int, str]]:
 
     Only what reads as a letter of the alphabet is looked at: of a text in Chinese next to nothing.
     """
-    if text.isascii():
-        return []
-    wanted = {c for c in set(text) if not c.isascii() and _matters(c, alphabet)}
+    wanted = _that_matter(text, alphabet)
     if not wanted:
         return []
     pieces: list[tuple[int, int, str]] = []
@@ -294,20 +352,29 @@ def _wide(text: str, alphabet: frozenset[str]) -> list[tuple[int, int, str]]:
         if at < done or character not in wanted:
             continue
         done = at + 1
-        while done < len(text) and _joins(text[done]):
+        while done < len(text) and (_joins(text[done]) or unseen(text[done])):
             done += 1
-        start = at - 1 if at and _joins(character) else at
-        seen = "".join(c for c in text[start:done] if not _unseen(c))
-        read = unicodedata.normalize("NFKC", seen)
+        start, read = at, as_seen(text[at:done])
+        if at and any(map(_joins, text[at:done])) and (_joins(character) or unseen(character)):
+            whole = as_seen(text[at - 1 : done])
+            if whole != text[at - 1] + read:  # it is read together with what stands before it
+                start, read = at - 1, whole
         if read != text[start:done]:
             pieces.append((start, done, read))
     return pieces
 
 
+def _that_matter(text: str, alphabet: frozenset[str]) -> set[str]:
+    """The characters that may make a value of what is not written as one."""
+    if text.isascii():
+        return set()
+    return {c for c in set(text) if not c.isascii() and _matters(c, alphabet)}
+
+
 def _matters(character: str, alphabet: frozenset[str]) -> bool:
     return _odd(character) and (
         _joins(character)
-        or _unseen(character)
+        or unseen(character)
         or not alphabet.isdisjoint(unicodedata.normalize("NFKC", character))
     )
 
@@ -317,17 +384,15 @@ def _odd(character: str) -> bool:
     return (
         unicodedata.normalize("NFKC", character) != character
         or _joins(character)
-        or _unseen(character)
+        or unseen(character)
     )
 
 
 def _joins(character: str) -> bool:
     """Whether it is read together with what stands before it: an accent, a part of a syllable."""
-    return unicodedata.combining(character) > 0 or "\u1160" <= character <= "\u11ff"
-
-
-def _unseen(character: str) -> bool:
-    return unicodedata.category(character) == "Cf"
+    if unicodedata.combining(character) > 0 or "\u1160" <= character <= "\u11ff":
+        return True
+    return character in _SECOND
 
 
 # ---------------------------------------------------------------- handles in arguments

@@ -8,29 +8,23 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.fingerprint import Fingerprint
+from cairn.core.gist import Gist
 from cairn.core.guard import Guard
 from cairn.core.history import History
 from cairn.core.lifecycle import CLOSED, PERSON, CallStatus, Status
-from cairn.core.limits import Limits, Usage, estimate_tokens
+from cairn.core.limits import Limits, Usage
 from cairn.core.messages import (
-    Blob,
-    CallPart,
     Message,
     Part,
     PlanItem,
     Principal,
-    Reasoning,
     Record,
     ResultPart,
-    Text,
-    Uri,
 )
+from cairn.core.sizes import tokens_of
 from cairn.core.terms import ApprovalTerms, BoundFile
+from cairn.core.view import WHOLE, View
 from cairn.errors import ErrorClass
-
-CALL_OVERHEAD_TOKENS = 8
-IMAGE_TOKENS = 1_600
-"""What providers count for an image at most, after scaling it down."""
 
 
 class Call(Record):
@@ -130,6 +124,30 @@ class Spent(Record):
     running_us: int = 0
 
 
+class Draft(Record):
+    """What a model said that was asked beside the turns, as it came.
+
+    Args:
+        text: A summary of the messages before `cut`, or a kind of task.
+        purpose: Which of the two.
+        cut: Where the summary ends.
+    """
+
+    text: str
+    purpose: str
+    cut: int = 0
+
+
+class Condensed(Record):
+    """What was sent before a compaction, so that it can be taken back."""
+
+    seq: int
+    view: View
+    summary: str
+    by_model: bool
+    gist: Gist
+
+
 class RunState(Record, gc=True):
     """A run folded from its journal. Values only; `evolve` makes the next one."""
 
@@ -159,8 +177,38 @@ class RunState(Record, gc=True):
 
     messages: History[Message] = msgspec.field(default_factory=History)
     tokens: int = 0
-    """Estimated size of the messages, corrected by what providers measured."""
-    blocks: dict[str, str] = {}
+    """Estimated size of the messages that are sent, corrected by what providers measured."""
+    asked: History[int] = msgspec.field(default_factory=History)
+    """Which of the messages are a person's requests."""
+    view: View = WHOLE
+    """What of the messages is sent."""
+    summary: str = ""
+    """What stands for the messages before the view."""
+    by_model: bool = False
+    """A model wrote it."""
+    gist: Gist = Gist()
+    """What a rule can say of them."""
+    draft: Draft | None = None
+    """A model's summary that was not checked yet."""
+    summary_tries: int = 0
+    squeezes: int = 0
+    """Compactions since the last reply."""
+    overflowed: str = ""
+    """What the provider said when it found the last request too large."""
+    compactions: tuple[Condensed, ...] = ()
+    """The last ones, and what they replaced."""
+    fed: bool = False
+    own: int = 0
+    """How many of the requests came from runs before this one."""
+    classified: ev.TaskKind | None = None
+    """What kind of task it was found to be, before work started."""
+    offered: tuple[str, ...] = ()
+    """Which of many tools are offered, beside those always there."""
+    withheld: tuple[str, ...] = ()
+    """Tools that hooks have taken from the last offer."""
+    offered_for: int = -1
+    """The request they were chosen for."""
+    blocks: dict[str, ev.Block] = {}
     tools: str = ""
 
     step: int = 0
@@ -188,6 +236,8 @@ class RunState(Record, gc=True):
     question: int = 0
     """A question of the runtime itself that is open."""
     queued: dict[int, tuple[Part, ...]] = {}
+    sent: frozenset[int] = frozenset()
+    """Which of the queued are messages that somebody sent; the others are notes of the runtime."""
 
     usage: Usage = Usage()
     spent: Spent = Spent()
@@ -206,6 +256,13 @@ class RunState(Record, gc=True):
     def agent(self) -> str:
         """Name of the agent that works on it."""
         return self.created.agent if self.created else ""
+
+    @property
+    def kind(self) -> ev.TaskKind:
+        """What kind of task it works on."""
+        if self.classified is not None:
+            return self.classified
+        return self.created.kind if self.created else "operate"
 
     @property
     def principal(self) -> Principal:
@@ -276,7 +333,8 @@ def status_of(state: RunState) -> Status:
         return state.end.status
     if state.paused:
         return Status.PAUSED
-    if state.step == 0 and not state.handled and state.cancel is None and state.failing is None:
+    begun = state.step or state.handled or state.requests
+    if not begun and state.cancel is None and state.failing is None:
         return Status.QUEUED
     return Status.RUNNING if _performable(state) else Status.WAITING
 
@@ -386,28 +444,10 @@ OPEN_NOTES = {
 }
 
 
-def tokens_of(message: Message) -> int:
-    """Estimated tokens of a message."""
-    total = 4
-    for part in message.parts:
-        if type(part) is Text or type(part) is Reasoning:
-            total += estimate_tokens(part.content)
-        elif type(part) is ResultPart:
-            total += estimate_tokens(part.result) + CALL_OVERHEAD_TOKENS
-        elif type(part) is CallPart:
-            total += estimate_tokens(part.arguments) + CALL_OVERHEAD_TOKENS
-        elif type(part) is Blob:
-            total += _tokens_of_blob(part)
-        elif type(part) is Uri:
-            total += IMAGE_TOKENS
-    return total
-
-
-def _tokens_of_blob(part: Blob) -> int:
-    """Providers scale images down to a bounded size; text and pages count by their length."""
-    if part.mime_type.startswith("image/"):
-        return IMAGE_TOKENS
-    return IMAGE_TOKENS + len(part.content) // 4
+def add_request(state: RunState, message: Message) -> RunState:
+    """A person's message at the end of the history."""
+    asked = state.asked.added(len(state.messages))
+    return add_message(msgspec.structs.replace(state, asked=asked), message)
 
 
 def add_message(state: RunState, message: Message) -> RunState:

@@ -34,16 +34,16 @@ def take_event(state: RunState, by: str, reason: str) -> ev.TakeoverBegun | None
     return None if state.taken == by else ev.TakeoverBegun(reason=reason)
 
 
-def end_event(state: RunState, by: str | None, message: str) -> ev.TakeoverEnded | None:
+def end_event(state: RunState, by: str, message: str) -> ev.TakeoverEnded | None:
     """The event by which the agent goes on; None when nobody has taken the run over.
 
     Raises:
-        Refused: it is not theirs to hand back.
+        Refused: it is somebody else's, or nobody in particular hands it back. Who must help in
+            their absence takes the run over first, and says why.
     """
     if not state.taken:
         return None
-    if by is not None:
-        _theirs(state, by)
+    _theirs(state, by)
     says = f" They say: {message}" if message.strip() else ""
     return ev.TakeoverEnded(note=f"{HAND_BACK}{says}")
 
@@ -104,4 +104,7 @@ def _theirs(state: RunState, by: str) -> None:
     if not state.taken:
         raise Refused(f"run {state.run} is the agent's: take it over first")
     if by != state.taken:
-        raise Refused(f"run {state.run} was taken over by {state.taken}, not by {by or 'nobody'}")
+        raise Refused(
+            f"run {state.run} was taken over by {state.taken}, not by {by or 'nobody'}: "
+            "only who has it acts or hands it back; somebody else takes it over first"
+        )

@@ -8,7 +8,7 @@ out by trying what the chain would be then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import sha256
 from typing import Literal
 
@@ -77,10 +77,16 @@ class Chain:
         after: The seq before the first of them.
         previous: The hash before the first of them.
         erased_upto: Up to which record the store's journal says that data was erased.
+        erased: Single records of which it says so.
     """
 
     def __init__(
-        self, run: str, after: int = 0, previous: bytes = GENESIS, erased_upto: int = 0
+        self,
+        run: str,
+        after: int = 0,
+        previous: bytes = GENESIS,
+        erased_upto: int = 0,
+        erased: Collection[int] = (),
     ) -> None:
         self.run = run
         self.seq = after
@@ -88,6 +94,7 @@ class Chain:
         self.erased = 0
         """How many rows hold no data any more."""
         self._erased_upto = erased_upto
+        self._erased = erased
 
     def walk(self, rows: Iterable[Row], upto: int) -> Finding | None:
         """The first thing that is wrong in rows that must reach exactly to `upto`."""
@@ -109,7 +116,7 @@ class Chain:
             return self._find(row.seq, "changed", f"was changed: {self._what(row, following)}")
         if row.data is None:
             self.erased += 1
-            if row.seq > self._erased_upto:
+            if row.seq > self._erased_upto and row.seq not in self._erased:
                 said = "has no data, and the store's journal does not say that it was erased"
                 return self._find(row.seq, "unerased", said)
         return None

@@ -9,13 +9,14 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from cairn.agent import Crew
 from cairn.core.state import RunState
+from cairn.crew import Crew
 from cairn.engine.drive import Directive, Drive
 from cairn.engine.flights import Flights
 from cairn.engine.host import Host
 from cairn.engine.journal import PATIENCE
 from cairn.engine.load import load
+from cairn.engine.turns import begin_turn
 from cairn.errors import (
     DepsFailed,
     Fenced,
@@ -23,6 +24,7 @@ from cairn.errors import (
     StoreBusy,
     StoreError,
     UnknownAgent,
+    UnknownTools,
     VersionMismatch,
 )
 from cairn.ports import Claim, Store
@@ -38,8 +40,8 @@ async def advance(store: Store, run: str, host: Host, *, slice_s: float = 0.0) -
 
     Raises:
         UnknownRun: there is no such run.
-        UnknownAgent, DepsFailed, VersionMismatch: it cannot be driven from here now; the claim
-            is given back.
+        UnknownAgent, UnknownTools, DepsFailed, VersionMismatch: it cannot be driven from here
+            now; the claim is given back.
         StoreError: the store failed; what was acknowledged is safe.
     """
     directive, _ = await carry(store, run, host, slice_s)
@@ -76,6 +78,7 @@ async def _advance(
     drive: Drive | None = None
     try:
         state = await load(store, run)
+        state = await begin_turn(store, claim, state, host)
         if state.end is None and state.cancel is None:
             await host.ready(state.agent)
         drive = Drive(store, host, claim, state, _crew(host, state), flights)
@@ -95,7 +98,7 @@ async def _advance(
         else:
             await _give_back(store, run, claim)
         raise
-    except (UnknownAgent, DepsFailed, ModelUnready, VersionMismatch):
+    except (UnknownAgent, DepsFailed, ModelUnready, UnknownTools, VersionMismatch):
         # not here and now; elsewhere or later it can be driven
         if drive is not None:
             await drive.stop()
@@ -122,8 +125,8 @@ async def _give_back(store: Store, run: str, claim: Claim) -> None:
 
 def _crew(host: Host, state: RunState) -> Crew | None:
     try:
-        return host.crew(state.agent)
-    except UnknownAgent:
+        return host.working(state.agent)
+    except (UnknownAgent, UnknownTools):
         if state.end is None and state.cancel is None:
             raise
         return None

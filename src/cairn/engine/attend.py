@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any, TypeVar
 
 from cairn.engine.flights import QUICK_S, Flights
@@ -20,9 +21,17 @@ LISTEN_S = 0.25
 
 
 async def attend(
-    work: Awaitable[T], what: str, store: Store, journal: OpenJournal, flights: Flights
+    work: Awaitable[T],
+    what: str,
+    store: Store,
+    journal: OpenJournal,
+    flights: Flights,
+    *,
+    bounded: bool = True,
 ) -> tuple[T] | None:
     """What comes of it, as a tuple of one; None when the run is to stop or pause first.
+
+    What is not `bounded` here has bounds of its own.
 
     Raises:
         TimeoutError: it takes too long; `what` names it.
@@ -30,7 +39,7 @@ async def attend(
     """
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
-    ends = loop.time() + TASK_S
+    ends = loop.time() + TASK_S if bounded else inf
     try:
         await asyncio.wait({task}, timeout=QUICK_S)
         while not task.done():

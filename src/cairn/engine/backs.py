@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from cairn.agent import Crew
 from cairn.core import events as ev
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import Record, Source, clean
 from cairn.core.outcomes import Fault, Reply, model_outcome, tool_failed, tool_unknown
 from cairn.core.rules import ToolSpec
 from cairn.core.state import Call, RunState
+from cairn.crew import Crew
 from cairn.errors import ErrorClass
 from cairn.tools.results import UnserialisableResult, clip, to_json
 

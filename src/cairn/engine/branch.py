@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 
 import msgspec
 
@@ -26,6 +27,9 @@ from cairn.ports import Clock, NewRun, RunInfo, Store
 
 replace = msgspec.structs.replace
 Bounds = Limits | Mapping[str, int] | None
+ENDED_BADLY = ("failed", "stopped", "cancelled")
+ID_CHARS = 20
+"""How long ids are that nobody chose."""
 _KNOWN_LATE = (ev.ToolLate, ev.ToolResolved)
 
 
@@ -63,11 +67,13 @@ async def retry_run(store: Store, clock: Clock, run: str, new: str, limits: Boun
             f"run {run} is {state.status.value}; only a failed, stopped or cancelled run "
             "can be retried"
         )
-    last = next(e.seq for e in reversed(entries) if isinstance(e.event, ev.TERMINAL))
+    end = next(e for e in reversed(entries) if isinstance(e.event, ev.TERMINAL))
+    last = end.seq
     before = await fold_entries(store, run, entries[: last - 1])
     info = await store.info(run)
+    made = new or _retry_id(run, end)
     branch = Branch(
-        run=new,
+        run=made,
         parent=info,
         before=before,
         reason="retry",
@@ -84,9 +90,22 @@ async def retry_run(store: Store, clock: Clock, run: str, new: str, limits: Boun
         ) from None
     if found is not None:
         if (found.parent, found.parent_at) != (run, before.seq):
-            raise RunConflict(f"run {new!r} exists and is no retry of {run!r}")
+            raise RunConflict(f"run {made!r} exists and is no retry of {run!r}")
+        if not new and found.status in ENDED_BADLY:
+            raise IllegalTransition(
+                f"run {run} was retried as {made}, which is {found.status}: retry that one, or "
+                "what it did would be forgotten. An id makes another retry from this point"
+            )
         await _same_limits(store, branch)
-    return new
+    return made
+
+
+def _retry_id(run: str, end: ev.Entry) -> str:
+    """The id of a retry that nobody named: the same one for everybody who asks for it.
+
+    Two retries of one run know nothing of each other, and each might do the next write.
+    """
+    return sha256(f"retry {run} {end.seq} {end.at}".encode()).hexdigest()[:ID_CHARS]
 
 
 async def fork_run(

@@ -11,22 +11,33 @@ from typing import Any
 
 import msgspec
 
-from cairn.agent import Crew
 from cairn.core import events as ev
 from cairn.core.actions import StartCalls
 from cairn.core.commands import Late
+from cairn.core.finding import search
+from cairn.core.intake import choose
 from cairn.core.lifecycle import CallStatus
 from cairn.core.rules import Problem, ToolSpec
 from cairn.core.state import Call, RunState
+from cairn.crew import Crew
 from cairn.engine.attend import attend
 from cairn.engine.backs import Back, ProbeBack, ToolBack, capped
 from cairn.engine.consent import Consent
 from cairn.engine.flights import Flights, Reason
+from cairn.engine.hooked import Hooked
 from cairn.engine.host import Host
 from cairn.engine.journal import PATIENCE, OpenJournal
-from cairn.engine.load import load, read_artifact
+from cairn.engine.load import load, read_stored
 from cairn.engine.perform import ToolFlight, perform_probe
-from cairn.errors import CairnError, ConfigError, DepsFailed, ErrorClass, StoreBusy
+from cairn.engine.walls import Starts
+from cairn.errors import (
+    CairnError,
+    ConfigError,
+    DepsFailed,
+    ErrorClass,
+    StoreBusy,
+    ToolsUnready,
+)
 from cairn.governance.secrets import Sealed
 from cairn.ports import Clock, Progress, Store
 from cairn.tools.context import Context
@@ -61,6 +72,7 @@ class CallRunner:
     ) -> None:
         self._sealed = sealed
         self._consent = consent
+        consent.hooked = Hooked(store, journal, flights, sealed)
         self._store = store
         self._host = host
         self._journal = journal
@@ -78,11 +90,13 @@ class CallRunner:
         if not self._has_deps:
             await self._make_deps()
             return True
+        run = self._journal.state.run
         taken: list[tuple[int, ev.ToolStarted]] = []
         held = 0
+        if not await self._walls_are_known(action, crew):
+            return True
         for step, event in action.starts:
-            name = event.tool or self._journal.state.calls[event.call].tool
-            is_async = crew.agent.tools[name].body.is_async
+            is_async = crew.agent.tools[self._tool_of(event)].body.is_async
             if is_async or SLOTS.try_acquire():
                 held += not is_async
                 taken.append((step, event))
@@ -91,17 +105,47 @@ class CallRunner:
         launched = False
         try:
             beside = self._consent.beside(taken, self._host.clock.now_us())
-            self._journal.decide(taken, beside)
+            walls = self._host.walls.facts(run, self._named(taken), crew.agent.tools)
+            self._journal.decide([*walls, *taken], beside)
             launched = await self._journal.flush()
         finally:
             if not launched:
                 for _ in range(held):
                     SLOTS.release()
         if launched:
+            self._host.walls.told(run, walls)
             calls = self._journal.state.calls
             for _, event in taken:
                 self._launch(calls[event.call], crew)
         return True
+
+    def _tool_of(self, event: ev.ToolStarted) -> str:
+        return event.tool or self._journal.state.calls[event.call].tool
+
+    def _named(self, starts: Starts) -> Starts:
+        """The starts, each with the name of its tool."""
+        return [
+            (step, msgspec.structs.replace(event, tool=self._tool_of(event)))
+            for step, event in starts
+        ]
+
+    async def _walls_are_known(self, action: StartCalls, crew: Crew) -> bool:
+        """Whether the rungs of these calls are known; else they were tried, and it is anew.
+
+        Raises:
+            ToolsUnready: trying them takes too long.
+        """
+        walls = self._host.walls
+        untried = walls.untried(self._named(action.starts), crew.agent.tools)
+        if not untried:
+            return True
+        await self._journal.flush()  # what is known is not kept waiting (law 3)
+        work = walls.try_out(untried)
+        try:
+            await attend(work, "trying the sandbox", self._store, self._journal, self._flights)
+        except TimeoutError as error:
+            raise ToolsUnready(str(error)) from error
+        return False
 
     async def _wait_for_slot(self) -> bool:
         if self._flights:
@@ -185,6 +229,15 @@ class CallRunner:
             return Problem(message="with the secret put back its arguments do not fit")
         return found
 
+    def _find_tools(self, query: str, limit: int) -> dict[str, str]:
+        """Tools that fit a query and are not on offer yet: name to description."""
+        state = self._journal.state
+        crew = self._host.crew(state.agent)
+        hidden = {n: w for n, w in crew.rules.catalogue.items() if n not in state.offered}
+        found = choose(hidden, query, frozenset(), limit)
+        said = {schema.name: schema.description for schema in crew.schemas}
+        return {name: said[name] for name in found}
+
     def _context(self, call: Call, spec: ToolSpec, timeout_s: float) -> Context[Any]:
         state, watchers = self._journal.state, self._host.watchers
         run, store = state.run, self._store
@@ -194,8 +247,7 @@ class CallRunner:
             watchers.observe(run, Progress(run=run, call=call.id, message=said, fraction=fraction))
 
         async def artifact(wanted: str) -> tuple[str, str] | None:
-            made = await read_artifact(self._journal.state, store, wanted)
-            return None if made is None else (made.name, made.content)
+            return await read_stored(self._journal.state, store, wanted)
 
         if self._workspace is None:
             self._workspace = self._host.workspace(state)
@@ -216,7 +268,11 @@ class CallRunner:
             lock_path=lambda: store.lock_path(run, call.id),
             artifact=artifact,
             artifacts=len(state.artifacts),
+            history=lambda query, limit: search(self._journal.state.messages, query, limit),
+            tools=self._find_tools if self._host.crew(state.agent).rules.catalogue else None,
             workspace=self._workspace,
+            sandbox=self._host.walls.minimum,
+            memory=self._host.desk(store, state, call, self._sealed.text),
             secret=partial(self._secret, spec),
         )
 

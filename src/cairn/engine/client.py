@@ -16,17 +16,28 @@ from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.evolve import evolve
 from cairn.core.fingerprint import Fingerprint
-from cairn.core.index import Pending, index_of
+from cairn.core.index import index_of
 from cairn.core.limits import Limits
 from cairn.core.messages import Part, Principal, Record, clean
 from cairn.core.policy import Policy
 from cairn.core.redaction import Redaction
+from cairn.core.requests import Request
 from cairn.core.state import RunState
 from cairn.core.terms import BoundFile
+from cairn.engine.asked import decision, missing, requests, standing
 from cairn.engine.branch import fork_run, retry_run
 from cairn.engine.given import check_call, check_request, check_run_id, check_seq
 from cairn.engine.load import load
-from cairn.errors import ConfigError, Moved, RunConflict, SessionBusy, UnknownRun
+from cairn.errors import (
+    ConfigError,
+    IllegalTransition,
+    Moved,
+    Refused,
+    RunConflict,
+    RunErased,
+    SessionBusy,
+    UnknownRun,
+)
 from cairn.governance.secrets import Secrets
 from cairn.ports import Clock, NewRun, RunFilter, RunInfo, Store
 
@@ -47,12 +58,30 @@ class Task(Record, gc=True):
     on_loop: Literal["stop", "ask"] = "stop"
     fingerprint: Fingerprint | str = ""
     policy: Policy | None = None
+    actor: str = ""
+    """Who sent it, where that is not the principal."""
+    mode: Literal["", "queue", "interrupt"] = ""
+    """What becomes of it while its session has an active run; empty is refused."""
 
     @property
     def digest(self) -> str:
         """Hash of what makes two tasks the same: agent, input and principal."""
         same = msgspec.json.encode([self.agent, self.input, self.principal], order="sorted")
         return sha256(same).hexdigest()[:32]
+
+
+class Submitted(Record, gc=True):
+    """What became of a command.
+
+    Args:
+        state: The run after it.
+        entry: The fact that was written; None when nothing was, for it was so before.
+        note: Where nothing was written, what stands, in words; empty otherwise.
+    """
+
+    state: RunState
+    entry: ev.Entry | None = None
+    note: str = ""
 
 
 class Client:
@@ -69,21 +98,100 @@ class Client:
     async def start(self, task: Task, run: str = "") -> str:
         """Hand a task over and return its run id. The same task under the same id is one run.
 
+        In a session that has an active run the task's mode decides: it waits behind that one, and
+        may have it ended first (`interrupt`). A message that was queued in a run under this id is
+        taken for it: its run is returned.
+
         Raises:
             RunConflict: the id is taken by another task.
-            SessionBusy: the session has an active run.
+            SessionBusy: the session has an active run, and the task has no mode.
+            RunErased: a run of this id was erased.
             ConfigError: the id is none, or a name holds a secret.
         """
         run = check_run_id(run) if run else new_id()
         sealed = self.secrets.of(task.principal)
-        _check_names(sealed, run=run, session=task.session, principal=task.principal.id)
+        names = {"run": run, "session": task.session, "principal": task.principal.id}
+        _check_names(sealed, **names, actor=task.actor)
         task = sealed.value(task)
         found = await self._create_on_top(task, run)
+        if found is not None and found.erased:
+            raise RunErased(found.run)
+        if found is not None and found.run != run:
+            return await self._queued_as(run, task)
         if found is not None and found.digest != task.digest:
             raise RunConflict(
                 f"run {run!r} exists with another agent, input or principal; "
                 "take another id, or pass what it was started with"
             )
+        if task.mode == "interrupt":
+            await self.interrupt(run)
+        return run
+
+    async def interrupt(self, run: str) -> None:
+        """Have the active run end that this one waits behind; once more does no harm.
+
+        One that is first in line and has not begun goes before it, and is not ended.
+        """
+        info = await self.store.info(run)
+        if not info.behind:
+            return
+        actor = info.principal
+        active = (await self.store.session_open(info.session))[0].run
+        created = (await load(self.store, active)).created
+        if active != run and created is not None and not created.behind:
+            command = cmd.Cancel(reason=f"interrupted by {run}", gently=True)
+            await self.submit(active, command, actor)
+
+    async def _queued_as(self, id: str, task: Task) -> str:
+        """The run in which a message of this id was queued, if it is the same message."""
+        where = await self.posted(id, task.input, task.principal)
+        if where is None:  # its run was removed meanwhile
+            raise RunConflict(f"the id {id!r} was that of a message; take another")
+        return where.run
+
+    def check_names(self, principal: Principal, **names: str) -> None:
+        """Refuse names that hold a secret; they are kept as they are.
+
+        Raises:
+            ConfigError: names the field.
+        """
+        _check_names(self.secrets.of(principal), **names)
+
+    async def posted(
+        self, id: str, parts: tuple[Part, ...], principal: Principal
+    ) -> ev.RunRef | None:
+        """Where the message of this id is: its run and event; None if there is none yet.
+
+        Raises:
+            RunConflict: the id is that of another message.
+        """
+        where = await self.store.message(id)
+        if where is None:
+            return None
+        (entry,) = await self.store.read(where.run, after=where.seq - 1, upto=where.seq)
+        event = entry.event
+        if isinstance(event, ev.InputQueued):
+            known: tuple[Part, ...] = event.parts
+        else:  # what it took over from the run before comes first
+            known = event.input[-len(parts) :]
+        if known != self.secrets.of(principal).value(parts):
+            raise RunConflict(f"the id {id!r} is that of another message; take another")
+        return where
+
+    async def take_over(self, task: Task, after: str) -> str:
+        """Start the run that goes on with what run `after` left unread; its id.
+
+        Empty when that is not to be done any more: somebody else has, or begins to.
+        """
+        run = new_id()
+        try:
+            created = await self._created(task)
+            previous = created.previous
+            if previous is None or previous.run != after or not created.consumes:
+                return ""
+            await self._make(task, run, created)
+        except (Moved, SessionBusy):
+            return ""
         return run
 
     async def _create_on_top(self, task: Task, run: str) -> RunInfo | None:
@@ -93,19 +201,25 @@ class Client:
                 return await self._create(task, run)
             except Moved:
                 continue
+            except SessionBusy:
+                if not task.mode:
+                    raise
         raise SessionBusy(task.session, run)
 
     async def _create(self, task: Task, run: str) -> RunInfo | None:
         """Make the run; the existing one's line when the id is taken."""
         try:
-            created = await self._created(task)
+            return await self._make(task, run, await self._created(task))
         except SessionBusy:
             try:
                 return await self.store.info(run)  # the same call again: it may be busy with us
             except UnknownRun:
                 pass
             raise
-        entry = ev.Entry(seq=1, at=self._clock.now_us(), event=created)
+
+    async def _make(self, task: Task, run: str, created: ev.RunCreated) -> RunInfo | None:
+        actor = clean(task.actor)
+        entry = ev.Entry(seq=1, at=self._clock.now_us(), event=created, actor=actor)
         state = evolve(RunState(run=run), entry)
         new = NewRun(
             run=run,
@@ -114,6 +228,7 @@ class Client:
             session=task.session,
             previous=created.previous.run if created.previous is not None else "",
             principal=task.principal.id,
+            behind=bool(created.behind),
         )
         return await self.store.create(new, [entry], index_of(state))
 
@@ -121,17 +236,22 @@ class Client:
         previous: ev.RunRef | None = None
         consumes: tuple[int, ...] = ()
         extra: tuple[Part, ...] = ()
+        behind = ""
         if task.session:
-            last = await self.store.session_head(task.session)
+            going_on = await self.store.session_open(task.session)
+            last = going_on[0] if going_on else await self.store.session_head(task.session)
             if last is not None:
                 state = await load(self.store, last.run)
                 if not same_person(state.principal, task.principal):
                     raise UnknownRun(f"there is no session {task.session!r}")
-                if state.end is None:
+                if going_on and not task.mode:
                     raise SessionBusy(task.session, last.run)
-                previous = ev.RunRef(run=last.run, seq=state.seq)
-                consumes = tuple(state.queued)
-                extra = tuple(p for parts in state.queued.values() for p in parts)
+                if going_on:
+                    behind = last.run
+                else:
+                    previous = ev.RunRef(run=last.run, seq=state.seq)
+                    consumes = left_unread(state, last)
+                    extra = tuple(p for seq in consumes for p in state.queued[seq])
         return ev.RunCreated(
             agent=task.agent,
             input=(*extra, *task.input),
@@ -146,6 +266,8 @@ class Client:
             on_loop=task.on_loop,
             fingerprint=task.fingerprint,
             policy=task.policy,
+            behind=behind,
+            interrupts=bool(behind) and task.mode == "interrupt",
         )
 
     async def retry(
@@ -153,14 +275,17 @@ class Client:
     ) -> str:
         """A new run that goes on from just before the end of an ended one.
 
+        The same retry is one run: without an id all that ask for it get the first one's run.
         `limits` replace the old bounds, a mapping only those it names; they may be wider.
 
         Raises:
-            IllegalTransition: the run is not over, it completed, or its session has gone on.
+            IllegalTransition: the run is not over, it completed, its session has gone on, or it
+                was retried without an id and that run ended badly.
+            RunConflict: the id is taken, or the retry was made with other limits.
             UnknownRun: there is no such run.
         """
-        new = check_run_id(new) if new else new_id()
-        _check_names(self.secrets.anyones(), run=new)
+        if new:
+            _check_names(self.secrets.anyones(), run=check_run_id(new))
         return await retry_run(self.store, self._clock, run, new, limits)
 
     async def fork(
@@ -199,8 +324,10 @@ class Client:
 
     # ---------------------------------------------------------------- decide
 
-    async def submit(self, run: str, command: cmd.Command, actor: str = "") -> RunState:
+    async def submit(self, run: str, command: cmd.Command, actor: str = "") -> Submitted:
         """Add one fact to a run, checked against its journal in the same write.
+
+        Says whether anything was written: what is so already is not written again.
 
         Raises:
             UnknownRun, Refused, IllegalTransition: it does not fit; nothing was changed.
@@ -208,9 +335,32 @@ class Client:
         seen = await load(self.store, run)
         sealed = self.secrets.of(seen.principal)
         _check_names(sealed, actor=actor)
-        now = self._clock.now_us()
-        state, _ = await self.store.submit(run, seen, sealed.value(command), now, clean(actor))
-        return state
+        command, actor, now = sealed.value(command), clean(actor), self._clock.now_us()
+        try:
+            state, entry = await self.store.submit(run, seen, command, now, actor)
+        except IllegalTransition:
+            if seen.created is None or not seen.created.behind:
+                raise
+            # it may have begun meanwhile, and goes on from what was not known when we looked
+            seen = await load(self.store, run)
+            state, entry = await self.store.submit(run, seen, command, now, actor)
+        note = "" if entry is not None else "was so before; nothing was written"
+        return Submitted(state=state, entry=entry, note=note)
+
+    async def _decide(self, run: str, command: cmd.Approve | cmd.Deny, actor: str) -> Submitted:
+        """Submit a decision; of one that was taken before, say by whom and when.
+
+        Raises:
+            Refused: also when this person may not decide it, though others have.
+        """
+        done = await self.submit(run, command, actor)
+        if done.entry is not None:
+            return done
+        asked, decided = await decision(self.store, run, command.n)
+        stands = standing(decided, command.by)
+        if lacks := missing(done.state, asked, command.by, command.roles):
+            raise Refused(f"{run}/{command.n} {lacks}; it {stands}")
+        return msgspec.structs.replace(done, note=stands)
 
     async def approve(
         self,
@@ -222,8 +372,11 @@ class Client:
         roles: tuple[str, ...] = (),
         arguments: str = "",
         files: tuple[BoundFile, ...] = (),
-    ) -> RunState:
-        """Let the call of this request run, once, as shown or with other arguments (JSON text)."""
+    ) -> Submitted:
+        """Let the call of this request run, once, as shown or with other arguments (JSON text).
+
+        The same yes once more writes nothing, and its `note` says whose stands.
+        """
         run, n = check_request(request)
         command = cmd.Approve(
             n=n,
@@ -234,17 +387,17 @@ class Client:
             arguments=arguments,
             files=files,
         )
-        return await self.submit(run, command, actor)
+        return await self._decide(run, command, actor)
 
     async def deny(
         self, request: str, message: str = "", actor: str = "", *, roles: tuple[str, ...] = ()
-    ) -> RunState:
+    ) -> Submitted:
         """Refuse the call of this request; the model reads the message."""
         run, n = check_request(request)
         command = cmd.Deny(n=n, message=clean(message), by=clean(actor), roles=roles)
-        return await self.submit(run, command, actor)
+        return await self._decide(run, command, actor)
 
-    async def answer(self, request: str, text: str, actor: str = "") -> RunState:
+    async def answer(self, request: str, text: str, actor: str = "") -> Submitted:
         """Answer a question."""
         run, n = check_request(request)
         return await self.submit(run, cmd.Answer(n=n, text=clean(text)), actor)
@@ -256,7 +409,7 @@ class Client:
         result: msgspec.Raw = ev.EMPTY,
         evidence: str = "",
         actor: str = "",
-    ) -> RunState:
+    ) -> Submitted:
         """Say what came of a call whose effect is unknown, named `run/c4`."""
         run, call_id = check_call(call)
         command = cmd.Resolve(
@@ -270,9 +423,12 @@ class Client:
         """The run table, newest first."""
         return await self.store.runs(where or RunFilter())
 
-    async def pending(self) -> list[Pending]:
-        """What waits for people, over all runs."""
-        return await self.store.pending()
+    async def pending(self, limit: int = 100) -> list[Request]:
+        """What waits for people, over all runs, oldest first: the first `limit`.
+
+        Each with who asks, by which rule, why, on what terms and bound to which files.
+        """
+        return await requests(self.store, await self.store.pending(limit))
 
     async def follow(self, run: str, after: int = 0) -> AsyncIterator[ev.Entry]:
         """Entries as they are written, until the run is over or waits for people.
@@ -296,6 +452,13 @@ def _check_names(sealed: Redaction, **names: str) -> None:
     for field, name in names.items():
         if sealed.found_in(name):
             raise ConfigError(field, "it holds a secret or what looks like a key", "Take another")
+
+
+def left_unread(state: RunState, line: RunInfo) -> tuple[int, ...]:
+    """What an ended run was told and had not read, if no later run has taken it over."""
+    if state.sent and not line.unread:
+        return ()
+    return tuple(state.queued)
 
 
 def same_person(one: Principal, other: Principal) -> bool:

@@ -1,5 +1,6 @@
 """What people have said beforehand, and what a yes of theirs is bound to, for one drive of a run.
 
+Before anybody is asked, and before any start, hooks are asked: they may refuse or change a call.
 Before anybody is asked, the standing grants are looked at as they are now, and the files that the
 approval is to be bound to are hashed. Right before a start on a grant the list is looked at again,
 and the start is written only if it has not moved meanwhile; before a start on an approval the
@@ -12,14 +13,15 @@ import logging
 
 import msgspec
 
-from cairn.agent import Crew
 from cairn.core import events as ev
 from cairn.core.actions import Action, Append, StartCalls, append
 from cairn.core.gate import UNREADABLE, bound_paths, call_digest
 from cairn.core.grants import NO_GRANTS, grant_of
 from cairn.core.messages import clean
 from cairn.core.rules import Problem
+from cairn.crew import Crew
 from cairn.engine.files import Unbindable, bind
+from cairn.engine.hooked import Hooked
 from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
 from cairn.errors import CairnError, ErrorClass
@@ -41,27 +43,36 @@ class Consent:
         self._host = host
         self._journal = journal
         self.grants = NO_GRANTS
+        self.hooked: Hooked | None = None
+        """Asks the deployment's hooks; None before there is a drive."""
 
     def concerns(self, action: Action) -> bool:
-        """Whether somebody is to be asked, or something starts on what somebody said."""
+        """Whether somebody is to be asked, or something starts that hooks or people let start."""
         match action:
             case Append(events=events):
-                return any(_by_nobody(event) for _, event in events)
-            case StartCalls(starts=starts):
-                calls = self._journal.state.calls
-                return any(grant_of(e.rule) or calls[e.call].files for _, e in starts)
+                return any(_by_nobody(e) or isinstance(e, ev.InputRequested) for _, e in events)
+            case StartCalls():
+                return True
             case _:
                 return False
 
     async def consider(self, action: Action, crew: Crew | None) -> Action | None:
         """The action with what it needs from outside; None when it must be decided anew."""
+        if self.hooked is not None and crew is not None and crew.hooks:
+            passed = await self.hooked.consider(action, crew)
+            if passed is not action:
+                return passed
         if isinstance(action, StartCalls):
             if any(grant_of(event.rule) for _, event in action.starts) and await self._moved():
                 return None
             return await self._unchanged(action)
-        if isinstance(action, Append) and crew is not None:
+        if isinstance(action, Append) and crew is not None and self._asks_people(action):
             return None if await self._moved() else await self._bound(action, crew)
         return action
+
+    @staticmethod
+    def _asks_people(action: Append) -> bool:
+        return any(_by_nobody(event) for _, event in action.events)
 
     def beside(self, starts: list[tuple[int, ev.ToolStarted]], now: int) -> Beside | None:
         """What the start of these calls has to do with the journal `store`."""

@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-from cairn.agent import Briefing, Crew, brief
 from cairn.core import events as ev
 from cairn.core.actions import (
     Action,
@@ -23,14 +22,14 @@ from cairn.core.actions import (
     Wait,
 )
 from cairn.core.commands import Late
-from cairn.core.context import faults
 from cairn.core.decide import decide
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import Record, clean
 from cairn.core.outcomes import lost_events
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
-from cairn.engine.attend import TASK_S, attend, stand_in_line
+from cairn.crew import Crew
+from cairn.engine.attend import TASK_S
 from cairn.engine.backs import ProbeBack, TaskBack, events_for
 from cairn.engine.calls import CallRunner, deliver
 from cairn.engine.consent import Consent
@@ -38,10 +37,11 @@ from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal, Outcome, outcomes
 from cairn.engine.load import load
-from cairn.engine.perform import ModelCall, lane_of, model_of, perform_task
+from cairn.engine.perform import perform_task
+from cairn.engine.requesting import Requester
 from cairn.engine.versions import refuse_pinned, version_change
 from cairn.errors import ErrorClass, Fenced, StoreError, UnknownAgent
-from cairn.ports import Claim, Lane, Model, Permit, Store
+from cairn.ports import Claim, Store
 
 replace = msgspec.structs.replace
 DOING = (Append, AskModel, StartCalls, ProbeCall, RunTask)
@@ -83,7 +83,6 @@ class Drive:
         self._crew = crew
         self._rules = crew.rules if crew is not None else NO_RULES
         self._flights = flights
-        self._checked = 0
         self._sealed = host.secrets.of(state.principal)
         flights.redacted = self._sealed.value
         self._journal = OpenJournal(
@@ -92,6 +91,9 @@ class Drive:
         self._consent = Consent(store, host, self._journal)
         self._calls = CallRunner(
             store, host, self._journal, self._flights, self._consent, self._sealed
+        )
+        self._requester = Requester(
+            store, host, self._journal, self._flights, self._sealed, self._take_in
         )
         self._begins = state.seq == 1
         if crew is not None and state.in_flight:
@@ -241,128 +243,19 @@ class Drive:
     # ---------------------------------------------------------------- the model
 
     async def _ask(self, action: AskModel, crew: Crew) -> None:
-        journal = self._journal
         if self._renewed(crew):
             return
         for each in crew.models:  # a fallback without a key would be found out when it is needed
             self._host.check(each)
-        if not await self._is_ready(model_of(journal.state, crew)[0]):
-            return
-        text = await self._instructions(action, crew)
-        if text is None:
-            return
-        state = journal.state
-        wrong = faults(state.messages[self._checked :])
-        if wrong:
-            journal.decide(
-                [(0, ev.RunFailed(error_class=ErrorClass.INTERNAL, message="; ".join(wrong)))]
-            )
-            return
-        lane = lane_of(state, crew)
-        if lane is None:
-            await self._request(action, crew, text, None)
-            return
-        permit = await self._permit(lane, action.reserved.tokens)
-        if permit is None:
-            return
-        launched = False
-        try:
-            launched = await self._request(action, crew, text, permit)
-        finally:
-            if not launched:
-                permit.close(ErrorClass.CANCELLED)
+        await self._requester.ask(action, crew)
 
     def _renewed(self, crew: Crew) -> bool:
         """Go by what the agent's servers offer now, between turns only; whether that is new."""
         if crew.stock == crew.agent.stock:
             return False
-        self._crew = self._host.crew(crew.agent.name)
+        self._crew = self._host.working(crew.agent.name)
         self._rules = self._crew.rules
         return True
-
-    async def _is_ready(self, model: Model) -> bool:
-        """Have a model load what its first request needs; False when news came meanwhile."""
-        loading = self._host.loading(model)
-        if loading is None:
-            return True
-        # loading may take seconds: what is known goes first (law 3), and no deadline runs yet
-        journal = self._journal
-        state = journal.state
-        await journal.flush()
-        if journal.state is not state:
-            loading.close()
-            return False
-        what = f"loading what {model.name} needs"
-        found = await attend(loading, what, self._store, journal, self._flights)
-        journal.tick()
-        return found is not None
-
-    async def _permit(self, lane: Lane, tokens: int) -> Permit | None:
-        """Leave to make a request; None when there is news, and it must be decided anew."""
-        permit = lane.try_enter(tokens)
-        if permit is not None:
-            return permit
-        # the wait may be long: what is known goes first (law 3)
-        journal, host = self._journal, self._host
-        state = journal.state
-        await journal.flush()
-        if journal.state is not state:
-            return None
-        permit = await stand_in_line(
-            lane, tokens, self._store, journal, self._flights, lambda: host.draining
-        )
-        journal.tick()
-        if permit is None:
-            self._take_in()
-        return permit
-
-    async def _request(
-        self, action: AskModel, crew: Crew, text: str, permit: Permit | None
-    ) -> bool:
-        """Write the intent, then make the request; False when news made the decision stale."""
-        journal = self._journal
-        state = journal.state
-        changed = text != state.blocks.get("instructions", "")
-        tools = self._rules.offered
-        event = ev.ModelRequested(
-            model=action.model,
-            reserved=action.reserved,
-            attempt=action.attempt,
-            blocks=(ev.Block(name="instructions", text=text),) if changed else (),
-            messages=len(state.messages),
-            tools=tools if tools != state.tools else "",
-            tool_choice=action.tool_choice,
-            output_mode=action.output_mode,
-        )
-        journal.decide([(action.step, event)])
-        if not await journal.flush():
-            return False
-        self._checked = len(state.messages)
-        request = ModelCall(journal.state, crew, self._host, self._sealed, permit)
-        self._flights.launch("model", request.make(), request.timeout_s, request.stopped)
-        return True
-
-    async def _instructions(self, action: AskModel, crew: Crew) -> str | None:
-        """The instructions of this request; None when news came while they were computed."""
-        agent, journal = crew.agent, self._journal
-        if isinstance(agent.instructions, str):
-            return self._sealed.text(clean(agent.instructions))
-        # the request cannot be built without awaiting: what is known goes first (law 3)
-        state = journal.state
-        await journal.flush()
-        if journal.state is not state:
-            return None
-        briefing = Briefing(
-            run=state.run,
-            agent=state.agent,
-            principal=state.principal,
-            session=state.created.session if state.created else "",
-            step=action.step,
-        )
-        what = f"the instructions of agent {agent.name}"
-        found = await attend(brief(agent, briefing), what, self._store, journal, self._flights)
-        journal.tick()
-        return None if found is None else self._sealed.text(clean(found[0]))
 
     # ---------------------------------------------------------------- stopping early
 

@@ -1,4 +1,4 @@
-"""The content of files that an approval is bound to: hashed when it is asked for, and at the start.
+"""The content of files that an approval is bound to: hashed when asked, at the yes, at the start.
 
 The hash is taken in a thread, outside the event loop. A tool opens its files itself, a moment
 later; what a program changes in that moment is not seen.
@@ -13,8 +13,9 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-from cairn.core.state import RunState
+from cairn.core.state import Call, RunState
 from cairn.core.terms import BoundFile
+from cairn.errors import Refused
 from cairn.workspace import GivesWorkspaces, PathRefused, WorkspaceError
 
 MOST_BYTES = 256 << 20
@@ -49,6 +50,40 @@ async def bind(
     return await asyncio.to_thread(
         lambda: tuple(BoundFile(path=path, hash=look(path)) for path in paths)
     )
+
+
+async def changed_since(
+    places: GivesWorkspaces | None, state: RunState, call: Call
+) -> tuple[str, ...]:
+    """The files of a call's request that no longer hold what they held when it was asked.
+
+    Raises:
+        Unbindable: one cannot be looked at.
+    """
+    now = await bind(places, state, tuple(file.path for file in call.files))
+    old = {file.path: file.hash for file in call.files}
+    return tuple(file.path for file in now if file.hash != old[file.path])
+
+
+async def check_unchanged(
+    places: GivesWorkspaces | None, state: RunState, request: str, call: Call
+) -> None:
+    """Refuse a yes to what is no longer what was shown.
+
+    The start looks once more; this tells the person who decides, while they still can.
+
+    Raises:
+        Refused: a file that the request is bound to has changed, or cannot be looked at.
+    """
+    try:
+        changed = await changed_since(places, state, call)
+    except Unbindable as error:
+        raise Refused(f"{request} was not approved: {error}") from error
+    if changed:
+        raise Refused(
+            f"{request} was not approved: changed since it was asked: {', '.join(changed)}. "
+            "Put back what was there, or deny the request and have it asked for again"
+        )
 
 
 def _in_workspace(read: Callable[[str], bytes]) -> Hash:

@@ -21,9 +21,10 @@ from cairn.core.ladder import Ladder
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Limits
 from cairn.core.messages import Blob, Part, PlanItem, Principal, Text, Uri, clean, parse_object
-from cairn.core.names import listed, nearest
 from cairn.core.policy import Policy
 from cairn.errors import ConfigError, UnknownRun
+from cairn.governance.tool_names import Naming, check_names, check_offered
+from cairn.hooks import Hook, checked_hooks, joined
 from cairn.ports import ReplyCall
 
 RUN_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -49,6 +50,7 @@ class RunOptions(TypedDict, total=False):
     kind: TaskKind | None
     approvals: Literal["ask", "none"]
     policy: Policy | None
+    mode: Literal["", "queue", "interrupt"]
 
 
 def check_run_id(run: object) -> str:
@@ -90,6 +92,17 @@ def check_words(kind: object, approvals: object) -> tuple[TaskKind, Literal["ask
         if given not in words:
             raise ConfigError(field, f"{given!r} is unknown", f"Use one of {', '.join(words)}")
     return kind, approvals  # type: ignore[return-value]  # both are among the literals now
+
+
+def check_mode(mode: object, known: tuple[str, ...]) -> str:
+    """The mode itself, if it is one of these.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if mode not in known:
+        raise ConfigError("mode", f"{mode!r} is unknown", f"Use one of {', '.join(known)}")
+    return str(mode)
 
 
 def principal_of(given: object) -> Principal:
@@ -342,7 +355,8 @@ def check_statuses(status: str | Sequence[str]) -> tuple[str, ...]:
 def check_deployment(agents: object, policy: object, ladder: object) -> list[Agent]:
     """The agents, if they, the policy and the ladder can work together.
 
-    A name in the policy that no tool has is refused: a misspelt deny would deny nothing.
+    A name in the policy that no tool has or can have is refused: a misspelt deny would deny
+    nothing. Those that servers of tools may have are looked at when these were reached.
 
     Raises:
         ConfigError: something is of another kind, doubled, or misspelt.
@@ -366,26 +380,21 @@ def check_deployment(agents: object, policy: object, ladder: object) -> list[Age
     return list(agents)
 
 
-def check_names(policy: Policy, agents: Sequence[Agent], where: str) -> None:
-    """Refuse a policy that names a tool or an agent which is not there.
+def check_hooks(hooks: object, agents: Sequence[Agent]) -> tuple[Hook, ...]:
+    """The hooks that are asked for all agents, if they are some.
 
-    What servers offer is not known yet; then any tool may be named.
+    One that waits for a tool which no agent has is refused: it would guard nothing. Where servers
+    of tools are used, what they offer is not known yet.
 
     Raises:
-        ConfigError: names the place, and what may have been meant.
+        ConfigError: one is none, or two that are asked about the same run share a name.
     """
-    known = {
-        "tool": sorted({name for agent in agents for name in agent.tools}),
-        "agent": sorted(agent.name for agent in agents),
-    }
-    for kind, name, place in policy.names():
-        if name in known[kind] or (kind == "tool" and any(agent.servers for agent in agents)):
-            continue
-        close = nearest(name, known[kind])
-        fix = f"The {kind}s are {listed(known[kind])}"
-        fix = f"Did you mean {close[0]!r}?" if close else fix
-        said = "no agent has this tool" if kind == "tool" else f"there is no agent {name!r}"
-        raise ConfigError(f"{where}.{place}", said, fix)
+    known = bool(agents) and not any(agent.servers for agent in agents)
+    there = {name for agent in agents for name in agent.tools} if known else None
+    found = checked_hooks(hooks, "Runtime.hooks", there)
+    for agent in agents:
+        joined(found, agent.hooks, f"Agent({agent.name!r}).hooks")
+    return found
 
 
 def check_run_policy(given: object, agent: Agent) -> Policy | None:
@@ -400,4 +409,6 @@ def check_run_policy(given: object, agent: Agent) -> Policy | None:
         fix = "Give a cairn.Policy of tools, effects and rules"
         raise ConfigError("policy", f"{given!r:.200} cannot narrow a run", fix)
     check_names(given, (agent,), "policy")
+    naming = Naming(policy=given, agents=(agent,), where="policy")
+    check_offered(naming, agent, strict=True)
     return given

@@ -16,7 +16,7 @@ from cairn.core.grants import (
     revoked,
 )
 from cairn.core.messages import Record, clean
-from cairn.errors import CorruptJournal, Moved, Refused
+from cairn.errors import CorruptJournal, Moved, Refused, RunErased
 from cairn.ports import Clock, RunFilter, Store
 
 STORE = "store"
@@ -34,12 +34,14 @@ class GrantShown(Record):
         allows: Exactly what it allows, a line for each condition.
         past: What it would have answered of what people were asked in the newest runs.
         runs: How many runs were looked at.
+        warnings: Where it would answer nothing, though it looks so.
     """
 
     scope: ev.GrantMade
     allows: tuple[str, ...]
     past: PastAnswers = PastAnswers()
     runs: int = 0
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         past = self.past
@@ -47,7 +49,7 @@ class GrantShown(Record):
             f"of {past.asked} requests in the last {self.runs} runs it would have answered "
             f"{past.answered} (people granted {past.granted} and denied {past.denied} of them)"
         )
-        return "\n".join([*self.allows, answered])
+        return "\n".join([*self.allows, answered, *(f"warning: {w}" for w in self.warnings)])
 
 
 async def grants_of(store: Store) -> Grants:
@@ -59,8 +61,10 @@ async def grants_of(store: Store) -> Grants:
     return fold_grants(NONE_KNOWN, await store.read(STORE))
 
 
-async def show_grant(store: Store, wanted: ev.GrantMade, now: int) -> GrantShown:
-    """A grant as it would be; nothing is written.
+async def show_grant(
+    store: Store, wanted: ev.GrantMade, now: int, warnings: tuple[str, ...] = ()
+) -> GrantShown:
+    """A grant as it would be, with these warnings; nothing is written.
 
     Raises:
         Refused: it would be for dangerous calls. ConfigError: a part of it is not usable.
@@ -70,10 +74,11 @@ async def show_grant(store: Store, wanted: ev.GrantMade, now: int) -> GrantShown
     for info in runs:
         try:
             entries = await store.read(info.run)
-        except CorruptJournal:
+        except (CorruptJournal, RunErased):
             continue  # it says nothing that could be counted
         past = past.plus(asked_in(info.run, entries), scope)
-    return GrantShown(scope=scope, allows=tuple(described(scope)), past=past, runs=len(runs))
+    allows = tuple(described(scope))
+    return GrantShown(scope=scope, allows=allows, past=past, runs=len(runs), warnings=warnings)
 
 
 async def make_grant(store: Store, clock: Clock, wanted: ev.GrantMade, actor: str) -> int:

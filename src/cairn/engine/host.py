@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 import platform
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cairn.agent import Agent, Crew, prepare
+from cairn.agent import Agent
 from cairn.core.budgets import Cap
 from cairn.core.grants import NO_GRANTS, Grants, fold_grants
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
 from cairn.core.limits import WORST_CASE, Price
 from cairn.core.messages import Record
+from cairn.core.names import listed
 from cairn.core.policy import DEFAULT_POLICY, Policy
-from cairn.core.state import RunState
+from cairn.core.state import Call, RunState
+from cairn.crew import Crew, prepare
 from cairn.engine.clock import SystemClock
+from cairn.engine.walls import Walls
 from cairn.engine.watchers import Watchers
 from cairn.errors import (
     ConfigError,
@@ -27,14 +31,25 @@ from cairn.errors import (
     NotDone,
     ToolsUnready,
     UnknownAgent,
+    UnknownTools,
 )
 from cairn.governance.secrets import Secrets
+from cairn.governance.tool_names import Naming, check_offered, names_there, servers_to_reach
+from cairn.hooks import Hook
+from cairn.memory.desk import Desk
+from cairn.memory.port import Memory
+from cairn.memory.rules import DEFAULT_RULES, MemoryRules
 from cairn.ports import Clock, Model, Store
 from cairn.version import __version__
 from cairn.workspace import GivesWorkspaces
 
+if TYPE_CHECKING:
+    from cairn.sandbox import Minimum
+
 OnChange = Literal["continue", "pin", "refuse"]
 ON_CHANGE = ("continue", "pin", "refuse")
+
+log = logging.getLogger("cairn")
 
 
 class Deployment(Record, gc=True):
@@ -54,6 +69,9 @@ class Deployment(Record, gc=True):
         workspaces: Knows the workspace of each run (`cairn.workspace.GivesWorkspaces`); None for
             runs without one.
         secrets: The registered secrets; None for none.
+        memory: Where facts live that outlast a run, and who shares what.
+        hooks: Asked before the hooks of the agents.
+        sandbox: What is asked of every sandbox that tools run commands in; None for nothing.
     """
 
     policy: Policy = DEFAULT_POLICY
@@ -64,6 +82,9 @@ class Deployment(Record, gc=True):
     budgets: tuple[Cap, ...] | None = None
     workspaces: Any = None
     secrets: Secrets | None = None
+    memory: MemoryRules = DEFAULT_RULES
+    hooks: tuple[Hook, ...] = ()
+    sandbox: Minimum | None = None
 
 
 class Host:
@@ -82,6 +103,10 @@ class Host:
         self.draining = False
         self._deployment = deployment
         self._crews: dict[str, Crew] = {}
+        self._named: dict[str, Crew] = {}
+        """The crews whose policies' names of tools were checked."""
+        self._seen: set[str] = set()
+        """Names of tools in policies that were there once."""
         self._checked: set[int] = set()
         self._loaded: set[int] = set()
         self._upheld = deployment.budgets is None
@@ -89,7 +114,10 @@ class Host:
         self.secrets = deployment.secrets if deployment.secrets is not None else Secrets()
         self.workspaces: GivesWorkspaces | None = deployment.workspaces
         """Where the runs' workspaces are; bound files are then looked for there."""
+        self.walls = Walls(deployment.sandbox)
+        self.walls.check(self.agents.values())
         self._grants: tuple[Store | None, Grants] = (None, NO_GRANTS)
+        self._memory: tuple[Store | None, Memory | None] = (None, None)
 
     def crew(self, name: str) -> Crew:
         """The agent of this name, made ready once, and anew when its servers offer other tools.
@@ -104,21 +132,74 @@ class Host:
                 known = ", ".join(sorted(self.agents)) or "none"
                 raise UnknownAgent(f"there is no agent {name!r} here (known: {known})")
             deployment = self._deployment
-            crew = prepare(agent, deployment.policy, deployment.ladder, deployment.unknown_price)
+            crew = prepare(
+                agent,
+                deployment.policy,
+                deployment.ladder,
+                deployment.unknown_price,
+                deployment.hooks,
+            )
             self._crews[name] = crew
         return crew
+
+    def working(self, name: str) -> Crew:
+        """As `crew`, for calls of tools: never under a policy whose names were not checked.
+
+        Raises:
+            UnknownAgent: this process does not know it.
+            UnknownTools: the policy names tools that the agent's servers do not offer, or could
+                offer and were not reached.
+        """
+        crew = self.crew(name)
+        agent = self.agents[name]
+        if not agent.servers or self._named.get(name) is crew:
+            return crew
+        for naming in self._namings(agent):
+            gone, waiting = check_offered(naming, agent, seen=self._seen)
+            self._seen |= names_there(naming)
+            for said, names in (("are no longer there", gone), ("were not checked yet", waiting)):
+                if names:
+                    log.warning("%s names tools that %s: %s", naming.where, said, listed(names))
+        self._named[name] = crew
+        return crew
+
+    def _namings(self, agent: Agent) -> list[Naming]:
+        """The policies that an agent works under, with whom else each is for."""
+        everybody, policy = tuple(self.agents.values()), self._deployment.policy
+        given: Any = policy
+        found = []
+        if isinstance(given, Policy):  # code of the deployment's own names nothing
+            found.append(Naming(policy=policy, agents=everybody, where="Runtime.policy"))
+        if agent.policy is not None:
+            where = f"Agent({agent.name!r}).policy"
+            found.append(Naming(policy=agent.policy, agents=(agent,), where=where))
+        return found
 
     async def ready(self, name: str) -> None:
         """Reach the servers of an agent's tools, those that were never reached.
 
+        Also those of others that are needed to tell whether a name in the policy is misspelt. And
+        see that this machine reaches the sandbox that the deployment asks for.
+
         Raises:
-            ToolsUnready: one that is needed cannot be reached.
+            ToolsUnready: one that is needed cannot be reached, or the sandbox cannot.
+            UnknownTools: what is declared of one of them names what it does not have.
         """
         agent = self.agents.get(name)
-        if agent is None or not agent.servers or all(agent.stock):
+        if agent is None:
+            return
+        await self.walls.ready(agent)
+        if not agent.servers:
+            return
+        done = name in self._named and self._named[name] is self._crews.get(name)
+        if done and all(agent.stock):
             return
         try:
             await asyncio.gather(*(server.ready() for server in agent.servers))
+            others = {s for n in self._namings(agent) for s in servers_to_reach(n, agent)}
+            await asyncio.gather(*(server.ready() for server in others - {*agent.servers}))
+        except UnknownTools:
+            raise
         except (NotDone, ConfigError) as error:
             raise ToolsUnready(f"agent {name}: {error}") from error
 
@@ -186,6 +267,7 @@ class Host:
             policy if policy is not None else deployment.policy,
             ladder if ladder is not None else deployment.ladder,
             deployment.unknown_price,
+            deployment.hooks,
         )
 
     def check(self, model: Model) -> None:
@@ -238,6 +320,50 @@ class Host:
         if self.workspaces is None:
             return None
         return self.workspaces.of(state.run, state.created.session if state.created else "")
+
+    def desk(
+        self,
+        store: Store,
+        state: RunState,
+        call: Call | None = None,
+        redact: Callable[[str], str] = str,
+    ) -> Desk | None:
+        """What this run, or one call of it, gets as its memory; None where there is none.
+
+        Args:
+            store: Where the run lives; its memory too, unless the deployment has another.
+            state: The run as it is now: what it has read says how far it is trusted.
+            call: The call; None for what the runtime itself looks up.
+            redact: Takes secrets out of what is kept.
+        """
+        rules, memory = self.memory_rules, self.memory(store)
+        if memory is None:
+            return None
+        return Desk(
+            memory,
+            rules,
+            principal=state.principal,
+            now=self.clock.now_us,
+            agent=state.agent,
+            run=state.run,
+            call=call.id if call is not None else "",
+            taint=state.taint,
+            key=lambda: call.key if call is not None else "",
+            redact=redact,
+        )
+
+    def memory(self, store: Store) -> Memory | None:
+        """Where facts live, for runs of this store; None where there is no memory."""
+        of, memory = self._memory
+        if of is not store:
+            memory = self.memory_rules.on(store)
+            self._memory = (store, memory)
+        return memory
+
+    @property
+    def memory_rules(self) -> MemoryRules:
+        """What the deployment decides about memory."""
+        return self._deployment.memory
 
     @property
     def makes_deps(self) -> bool:

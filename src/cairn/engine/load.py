@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from cairn.core import events as ev
 from cairn.core.evolve import fold
+from cairn.core.finding import passage
 from cairn.core.history import History
-from cairn.core.messages import CallPart, Message, Part, ResultPart
-from cairn.core.state import RunState, tokens_of, transcript
-from cairn.errors import CorruptJournal
+from cairn.core.messages import CallPart, Message, Part, ResultPart, Text
+from cairn.core.sizes import size_of
+from cairn.core.state import RunState, transcript
+from cairn.core.views.context import Manifest, manifest
+from cairn.errors import CorruptJournal, UnknownRun
 from cairn.ports import Store
 
 
@@ -31,8 +34,24 @@ async def start_of(store: Store, run: str, entries: list[ev.Entry]) -> RunState:
     """The state before the first of `entries`, which start at the journal's first."""
     if not entries or not isinstance(entries[0].event, ev.RunCreated):
         raise CorruptJournal(f"{run}: the journal does not start with run.created")
-    base = await _conversation(store, entries[0].event.previous)
+    base = await _conversation(store, previous_of(entries))
     return _begin(run, entries, base)
+
+
+def previous_of(entries: list[ev.Entry]) -> ev.RunRef | None:
+    """Where the run that these are the first entries of goes on from, None for a new beginning."""
+    continued = _continued(entries)
+    if continued is not None:
+        return continued.previous
+    created = entries[0].event
+    return created.previous if isinstance(created, ev.RunCreated) else None
+
+
+def _continued(entries: list[ev.Entry]) -> ev.RunContinued | None:
+    created = entries[0].event
+    if not isinstance(created, ev.RunCreated) or not created.behind:
+        return None
+    return next((e.event for e in entries if isinstance(e.event, ev.RunContinued)), None)
 
 
 def _begin(run: str, entries: list[ev.Entry], base: RunState | None) -> RunState:
@@ -41,10 +60,20 @@ def _begin(run: str, entries: list[ev.Entry], base: RunState | None) -> RunState
     if base is None:
         return RunState(run=origin)
     messages = _renamed(transcript(base), base.run)
+    continued = _continued(entries)
+    if continued is not None:
+        between = [part for seq in continued.consumes for part in base.queued[seq]]
+        between += [Text(continued.note)] if continued.note else []
+        messages += [Message(role="user", parts=tuple(between))] if between else []
     return RunState(
         run=origin,
         messages=History(messages),
-        tokens=sum(map(tokens_of, messages)),
+        tokens=size_of(messages, base.view, base.summary),
+        asked=base.asked,
+        view=base.view,
+        summary=base.summary,
+        by_model=base.by_model,
+        gist=base.gist,
         sources=base.sources,
         voices=dict.fromkeys(base.voices, 0),  # they led to what is done from here on, too
         taint=base.taint,  # what was read before is read again
@@ -64,14 +93,35 @@ async def read_artifact(state: RunState, store: Store, wanted: str) -> ev.Artifa
     return made
 
 
+async def read_stored(state: RunState, store: Store, wanted: str) -> tuple[str, str] | None:
+    """Name and text of an artifact, a call's result or a message of the run."""
+    made = await read_artifact(state, store, wanted)
+    if made is not None:
+        return made.name, made.content
+    text = passage(state.messages, wanted)
+    return None if text is None else (wanted, text)
+
+
+async def manifest_of(store: Store, run: str, step: int) -> Manifest:
+    """What the model request of a step held.
+
+    Raises:
+        UnknownRun: there is no such run, or the step made no request.
+    """
+    entries = await store.read(run)
+    found = manifest(await start_of(store, run, entries), entries, step)
+    if found is None:
+        raise UnknownRun(f"run {run} made no model request in step {step}")
+    return found
+
+
 async def _conversation(store: Store, last: ev.RunRef | None) -> RunState | None:
     """The state of the session's run before, folded behind all the runs before that one."""
     chain: list[tuple[str, list[ev.Entry]]] = []
     while last is not None:
         entries = await store.read(last.run, upto=last.seq)
         chain.append((last.run, entries))
-        created = entries[0].event
-        last = created.previous if isinstance(created, ev.RunCreated) else None
+        last = previous_of(entries)
     state: RunState | None = None
     for run, entries in reversed(chain):
         state = fold(_begin(run, entries, state), entries)

@@ -12,14 +12,20 @@ from typing import Any
 
 import msgspec
 
-from cairn.agent import Answer, Crew
+from cairn.agent import Answer
+from cairn.core import events as ev
 from cairn.core.actions import RunTask
-from cairn.core.context import system_text
+from cairn.core.compaction import INSTRUCTIONS, to_summarise
+from cairn.core.context import messages_of, system_text
 from cairn.core.holdback import HoldBack
+from cairn.core.intake import CLASSIFY, to_classify
 from cairn.core.limits import Usage
-from cairn.core.messages import Part, Reasoning, Text, clean
+from cairn.core.messages import Part, Reasoning, Text, clean, user
 from cairn.core.outcomes import Called, Fault, Reply
+from cairn.core.rules import FIND, SEARCH, Rules
 from cairn.core.state import Call, RunState
+from cairn.core.view import WHOLE, View
+from cairn.crew import Crew
 from cairn.engine.backs import ModelBack, ProbeBack, TaskBack, ToolBack
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
@@ -29,7 +35,6 @@ from cairn.ports import (
     Clock,
     Delta,
     Discard,
-    Lane,
     Model,
     ModelReply,
     ModelRequest,
@@ -42,18 +47,21 @@ from cairn.tools.runner import Finish, Finished, Running, start
 from cairn.tools.tool import Tool
 from cairn.tools.verdicts import Happened, NotHappened, verdict_of
 
+MOST_USED = 2**53 - 1
+"""Of tokens, or of millionths of a dollar, in one request: what every reader of JSON can hold."""
 
-def model_of(state: RunState, crew: Crew) -> tuple[Model, float]:
+
+def model_for(state: RunState, crew: Crew, purpose: str) -> tuple[Model, float]:
     """The model whose turn it is, and how many seconds a request to it may take."""
+    asides = {
+        "summary": (crew.summary, crew.rules.summary),
+        "classify": (crew.classifier, crew.rules.intake.model),
+    }
+    model, spec = asides.get(purpose, (None, None))
+    if model is not None and spec is not None:
+        return model, spec.timeout_us / 1e6
     index = min(state.model, len(crew.models) - 1)
     return crew.models[index], crew.rules.models[index].timeout_us / 1e6
-
-
-def lane_of(state: RunState, crew: Crew) -> Lane | None:
-    """What requests to the model whose turn it is must wait for."""
-    model, _ = model_of(state, crew)
-    lane: Lane | None = getattr(model, "lane", None)
-    return lane
 
 
 class ModelCall:
@@ -69,7 +77,9 @@ class ModelCall:
         "_model",
         "_permit",
         "_request",
+        "_reserved",
         "_shown",
+        "_shows",
         "_watchers",
         "timeout_s",
     )
@@ -80,35 +90,29 @@ class ModelCall:
         crew: Crew,
         host: Host,
         sealed: Sealed,
+        tools: tuple[ToolSchema, ...] = (),
         permit: Permit | None = None,
     ) -> None:
         requested = state.request
         assert requested is not None  # noqa: S101 - only made for an open request
-        self._model, self.timeout_s = model_of(state, crew)
+        self._model, self.timeout_s = model_for(state, crew, requested.purpose)
         self._permit = permit
         self._clock = host.clock
         self._watchers = host.watchers
+        self._shows = requested.purpose == "turn"
         self._shown = False
         self._holdback = HoldBack(sealed)
         self._begun = host.clock.monotonic_us()
-        self._request = ModelRequest(
-            system=system_text(state),
-            messages=state.messages,
-            tools=_offered(state, crew),
-            tool_choice=requested.tool_choice,
-            output_mode=requested.output_mode,
-            output_schema=crew.output.schema if crew.output is not None else None,
-            max_output=requested.reserved.output_tokens,
-            timeout_s=self.timeout_s,
-            turn=state.replies,
-            run=state.run,
-            step=state.step,
-            attempt=requested.attempt,
+        self._reserved = Usage(
+            input_tokens=requested.reserved.input_tokens,
+            output_tokens=requested.reserved.output_tokens,
+            micro_usd=requested.reserved.micro_usd,
         )
+        self._request = request_of(state, crew, requested, self.timeout_s, tools)
 
     async def make(self) -> ModelBack:
         """Make it; what the other side does wrong comes back as a fault."""
-        watched = self._watchers.watched(self._request.run)
+        watched = self._shows and self._watchers.watched(self._request.run)
         try:
             outcome = _reply(
                 await self._model.request(self._request, self._on_delta if watched else None)
@@ -121,7 +125,7 @@ class ModelCall:
                     retry_after_us=ceil((error.retry_after_s or 0) * 1e6),
                     request_id=clean(error.request_id),
                     status=error.status or 0,
-                    usage=error.usage if isinstance(error.usage, Usage) else None,
+                    usage=self._used(error.usage),
                 )
             )
         except TimeoutError as error:
@@ -139,6 +143,10 @@ class ModelCall:
             latency_us=self._clock.monotonic_us() - self._begun,
             discard=self._discard,
         )
+
+    def _used(self, usage: object) -> Usage | None:
+        """What a fault says it used; all that was reserved where that cannot be."""
+        return None if usage is None else counted(usage) or self._reserved
 
     def stopped(self, reason: Reason) -> ModelBack:
         """What is recorded when it was ended early."""
@@ -175,6 +183,42 @@ class ModelCall:
         self._watchers.observe(request.run, delta)
 
 
+def request_of(
+    state: RunState,
+    crew: Crew,
+    requested: ev.ModelRequested,
+    timeout_s: float,
+    tools: tuple[ToolSchema, ...],
+) -> ModelRequest:
+    """What is sent for a request that the state says is open."""
+    common: dict[str, Any] = {
+        "max_output": requested.reserved.output_tokens,
+        "timeout_s": timeout_s,
+        "run": state.run,
+        "step": state.step,
+        "attempt": requested.attempt,
+    }
+    if requested.purpose != "turn":
+        summary = requested.purpose == "summary"
+        shown = to_summarise(state, requested.cut) if summary else to_classify(state)
+        return ModelRequest(
+            system=INSTRUCTIONS if summary else CLASSIFY,
+            messages=[user(shown)],
+            turn=state.summary_tries,
+            **common,
+        )
+    return ModelRequest(
+        system=system_text(state),
+        messages=messages_of(state),
+        tools=tools,
+        tool_choice=requested.tool_choice,
+        output_mode=requested.output_mode,
+        output_schema=crew.output.schema if crew.output is not None else None,
+        turn=state.replies,
+        **common,
+    )
+
+
 def _reply(reply: ModelReply) -> Reply:
     return Reply(
         parts=tuple(map(_storable, reply.parts)),
@@ -189,11 +233,23 @@ def _reply(reply: ModelReply) -> Reply:
             for c in reply.calls
         ),
         finish=clean(reply.finish),
-        usage=reply.usage,
+        usage=counted(reply.usage),
         request_id=clean(reply.request_id),
         first_token_us=reply.first_token_us,
         model=reply.model,
     )
+
+
+def counted(usage: object) -> Usage | None:
+    """Usage that can be: whole numbers of at least 0. Else nobody knows what was used.
+
+    What is not known is charged at its reservation, so a nonsense count makes nothing cheaper.
+    """
+    if not isinstance(usage, Usage):
+        return None
+    buckets = [getattr(usage, name) for name in usage.__struct_fields__]
+    fine = all(type(each) is int and 0 <= each <= MOST_USED for each in buckets)
+    return usage if fine else None
 
 
 def _storable(part: Part) -> Part:
@@ -202,11 +258,20 @@ def _storable(part: Part) -> Part:
     return part
 
 
-def _offered(state: RunState, crew: Crew) -> tuple[ToolSchema, ...]:
-    if state.created is None or state.created.kind != "query":
-        return crew.schemas
-    reads = {name for name, spec in crew.rules.tools.items() if spec.effect == "read"}
-    return tuple(schema for schema in crew.schemas if schema.name in reads)
+def offered(state: RunState, crew: Crew, view: View) -> tuple[ToolSchema, ...]:
+    """The tools a request offers, before hooks have had their say."""
+    rules = crew.rules
+    return tuple(schema for schema in crew.schemas if _is_offered(state, rules, schema.name, view))
+
+
+def _is_offered(state: RunState, rules: Rules, name: str, view: View) -> bool:
+    if name == SEARCH and view == WHOLE:  # there is nothing yet that it would have to look for
+        return False
+    if name == FIND and not rules.catalogue:
+        return False
+    if name in rules.catalogue and name not in state.offered:
+        return False
+    return state.kind != "query" or rules.tools[name].effect == "read"
 
 
 # ---------------------------------------------------------------- tools

@@ -11,14 +11,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from cairn.agent import Briefing, Crew, brief
+from cairn.block import Briefing, text_of
 from cairn.core import events as ev
+from cairn.core.evolve import fold
 from cairn.core.grants import recorded_in
 from cairn.core.limits import Limits
 from cairn.core.messages import clean
 from cairn.core.replay import Replay, Replayer
 from cairn.core.state import RunState
-from cairn.engine.load import fold_entries
+from cairn.crew import Crew
+from cairn.engine.load import start_of
 from cairn.errors import CorruptJournal
 from cairn.ports import Store
 
@@ -66,7 +68,9 @@ async def replay_run(
     if not entries:
         raise CorruptJournal(f"{run}: the journal is empty")
     store: Any = reader
-    first = await fold_entries(store, run, entries[:1])
+    # what the run goes on from is said by its first event, or later by its own run.continued
+    head = [entries[0], *(e for e in entries if isinstance(e.event, ev.RunContinued))]
+    first = fold(await start_of(store, run, head), entries[:1])
     bounds = None
     if isinstance(limits, str):
         bounds = first.limits.narrowed(crew.agent.limits)
@@ -99,6 +103,6 @@ async def _prompt(state: RunState, crew: Crew, step: int, *, computed: bool) -> 
         step=step,
     )
     try:
-        return clean(await brief(agent, briefing))
+        return clean(await text_of(agent.instructions, briefing))
     except Exception as error:  # the deployer's function may raise anything: that is a finding
         return f"(the function raised {type(error).__name__}: {error})"

@@ -5,15 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from cairn.agent import Crew
 from cairn.core import events as ev
-from cairn.core.index import Pending, pending_of
+from cairn.core.index import pending_of
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Usage
 from cairn.core.messages import Record, Source
 from cairn.core.report import ArtifactRef, Citation, cited, summary
+from cairn.core.requests import Request, requests_of
 from cairn.core.state import RunState, waits
-from cairn.engine.load import fold_entries
+from cairn.crew import Crew
+from cairn.engine.load import fold_entries, previous_of
 from cairn.ports import Store
 
 
@@ -26,13 +27,15 @@ class Run(Record, gc=True):
         reason: Why it waits, or why it ended other than completed; empty otherwise.
         text: The answer; for any other status, what was done, what was not, what is unknown.
         output: The typed answer, when the agent has an output type and the run completed.
-        pending: What waits for people, each with the id to decide it by.
+        pending: What waits for people, each with the id to decide it by, who asks, why, and who
+            may decide it.
         usage: Tokens and cost so far.
         citations: The sources the answer cites.
         artifacts: Contents the run made.
         degraded: What had to be left out, by name.
         error_class: Class of the fault, when it failed.
         limit: The limit that stopped it.
+        note: Of the verb that gave this: a decision that had been taken before, by whom and when.
     """
 
     id: str
@@ -40,7 +43,7 @@ class Run(Record, gc=True):
     reason: str = ""
     text: str = ""
     output: Any = None
-    pending: tuple[Pending, ...] = ()
+    pending: tuple[Request, ...] = ()
     usage: Usage = Usage()
     steps: int = 0
     calls: int = 0
@@ -50,6 +53,7 @@ class Run(Record, gc=True):
     error_class: str = ""
     limit: str = ""
     session: str = ""
+    note: str = ""
 
     @property
     def cost_usd(self) -> float:
@@ -93,7 +97,7 @@ async def run_of(
         reason=_reason(state),
         text=text,
         output=output,
-        pending=pending_of(state),
+        pending=requests_of(pending_of(state), state.created, entries),
         usage=state.usage,
         steps=state.spent.steps,
         calls=state.spent.calls,
@@ -131,12 +135,12 @@ async def _sources(store: Store, state: RunState, entries: list[ev.Entry]) -> li
     for entry in reversed(entries):
         if isinstance(entry.event, ev.ToolCompleted):
             found.extend(reversed(entry.event.sources))
-    created = entries[0].event
-    while len(found) < state.sources and created.previous is not None:
-        earlier = await store.read(created.previous.run, upto=created.previous.seq)
+    previous = previous_of(entries)
+    while len(found) < state.sources and previous is not None:
+        earlier = await store.read(previous.run, upto=previous.seq)
         for entry in reversed(earlier):
             if isinstance(entry.event, ev.ToolCompleted):
                 found.extend(reversed(entry.event.sources))
-        created = earlier[0].event
+        previous = previous_of(earlier)
     found.reverse()
     return found

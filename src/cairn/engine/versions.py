@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cairn.agent import Crew
 from cairn.core import events as ev
 from cairn.core.fingerprint import PartChange, changes_between, contract_changed
 from cairn.core.gate import judge
 from cairn.core.lifecycle import CallStatus
 from cairn.core.state import Call, RunState
+from cairn.crew import Crew
 from cairn.engine.host import Host
 from cairn.errors import VersionMismatch
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from cairn.core.lifecycle import ENDED
 from cairn.core.state import RunState
 from cairn.engine.advance import carry
 from cairn.engine.client import settled
 from cairn.engine.drive import Directive
 from cairn.engine.host import Host
 from cairn.engine.notify import Notifier
+from cairn.engine.turns import take_over
 from cairn.errors import CairnError
-from cairn.ports import Store
+from cairn.ports import RunInfo, Store
 
 POLL_S = 1.0
 """How often a run that somebody else holds, and the run table, are looked at without news."""
+OVER = frozenset(status.value for status in ENDED)
 BACKOFF_S = 30.0
 """How long a run that cannot be driven here is left alone."""
 
@@ -54,9 +57,27 @@ async def drive(
                 if host.draining:
                     return None
             case "busy":
-                if settled(info) or host.draining:
+                if host.draining or not await _stand_by(store, info, host, notifier):
                     return None
-                await store.changed(run, info.head, POLL_S)
+
+
+async def _stand_by(store: Store, info: RunInfo, host: Host, notifier: Notifier | None) -> bool:
+    """Follow a run that cannot be claimed, or carry on what it waits behind.
+
+    False when only people can bring it further.
+    """
+    if not info.behind and settled(info):
+        return False
+    ahead = await store.info(info.behind) if info.behind else info
+    if ahead.status in OVER:
+        return True
+    if settled(ahead):
+        return False
+    if info.behind and ahead.agent in host.agents:
+        await drive(store, ahead.run, host, notifier)
+    else:
+        await store.changed(ahead.run, ahead.head, POLL_S)
+    return True
 
 
 async def _until(store: Store, run: str, directive: Directive, host: Host) -> None:
@@ -126,6 +147,7 @@ class Worker:
         if free <= 0:
             return 0
         loop = asyncio.get_running_loop()
+        await self._take_over()
         runs = await self._store.runnable(
             sorted(self._host.agents), self._host.clock.now_us(), limit=free + len(self._active)
         )
@@ -136,6 +158,18 @@ class Worker:
             self._active[run] = loop.create_task(self._drive(run), name=f"cairn run {run}")
             started += 1
         return started
+
+    async def _take_over(self) -> None:
+        """Start the runs that messages are owed which an ended run left unread."""
+        loop = asyncio.get_running_loop()
+        for run in await self._store.unread(sorted(self._host.agents)):
+            if self._left_alone.get(run, 0.0) > loop.time():
+                continue
+            try:
+                await take_over(self._store, run, self._host)
+            except CairnError as error:
+                log.warning("what run %s left unread waits for %g s: %s", run, BACKOFF_S, error)
+                self._left_alone[run] = loop.time() + BACKOFF_S
 
     async def _drive(self, run: str) -> None:
         try:

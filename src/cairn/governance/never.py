@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from cairn.core.messages import Record
 from cairn.core.names import listed, nearest
@@ -37,22 +37,30 @@ class Finding(Record):
         line: In the file, 0 when there is none.
         place: As `rules.small refunds` or `agents.shop.tools.pay`.
         problem: Why it never matters.
+        level: `never`; `error` or `warning` for what is found out about arguments.
     """
 
     line: int
     place: str
     problem: str
+    level: str = "never"
 
     def said(self, path: str) -> str:
         """As `file:line: place: problem`."""
         at = f":{self.line}" if self.line else ""
-        return f"{path}{at}: {self.place}: {self.problem}"
+        warning = "warning: " if self.level == "warning" else ""
+        return f"{path}{at}: {warning}{self.place}: {self.problem}"
+
+
+Said = tuple[str, str]
+"""Where, and why."""
 
 
 def findings(
     file: PolicyFile,
     tools: Mapping[str, Effect] | None = None,
     agents: Collection[str] | None = None,
+    beyond: Collection[str] = (),
 ) -> list[Finding]:
     """All that can never matter in a policy, in the order of its lines.
 
@@ -60,31 +68,49 @@ def findings(
         file: The policy.
         tools: Effect of every tool there is, by name; None when that is not known.
         agents: Names of the agents there are; None when that is not known.
+        beyond: How names of tools begin that may be there all the same.
     """
-    found = [*_layer(file.policy, "", tools, narrows=False)]
+    found = [*_layer(file.policy, "", tools, beyond, narrows=False)]
     for section in SECTIONS:
         parts: Mapping[str, Policy] = getattr(file.policy, section)
         for name, policy in parts.items():
-            found += _layer(policy, f"{section}.{name}.", tools, narrows=True)
-    if tools is not None or agents is not None:
-        found += _unknown(file.policy, tools, agents)
-    lined = [Finding(line=_line(file, place), place=place, problem=said) for place, said in found]
+            found += _layer(policy, f"{section}.{name}.", tools, beyond, narrows=True)
+    found += _unknown(file.policy, tools, agents, beyond)
+    return _sorted(file, found)
+
+
+def unknown_names(
+    file: PolicyFile,
+    tools: Mapping[str, Effect] | None,
+    agents: Collection[str] | None,
+    beyond: Collection[str] = (),
+) -> list[Finding]:
+    """The tools and agents alone that a policy names and that are not there; as `findings`."""
+    return _sorted(file, _unknown(file.policy, tools, agents, beyond))
+
+
+def may_be(name: str, beyond: Collection[str]) -> bool:
+    """Whether a name, or one that fits it, may begin like one of these."""
+    head, star, _ = name.partition("*")
+    return any(head.startswith(each) or (star and each.startswith(head)) for each in beyond)
+
+
+def _sorted(file: PolicyFile, found: Iterable[Said]) -> list[Finding]:
+    lined = [Finding(line=file.line(place), place=place, problem=said) for place, said in found]
     return sorted(lined, key=lambda each: (each.line, each.place))
 
 
-def _line(file: PolicyFile, place: str) -> int:
-    fitting = [p for p in file.lines if place == p or place.startswith(f"{p}.")]
-    return file.lines[max(fitting, key=len)] if fitting else 0
-
-
-Said = tuple[str, str]
-
-
 def _layer(
-    policy: Policy, place: str, tools: Mapping[str, Effect] | None, *, narrows: bool
+    policy: Policy,
+    place: str,
+    tools: Mapping[str, Effect] | None,
+    beyond: Collection[str],
+    *,
+    narrows: bool,
 ) -> Iterator[Said]:
     for n, rule in enumerate(policy.rules):
-        said = _alone(rule, tools, narrows=narrows) or _hidden(policy, n)
+        whole = not any(may_be(glob, beyond) for glob in rule.tools)
+        said = _alone(rule, tools if whole else None, narrows=narrows) or _hidden(policy, n)
         if said:
             yield f"{place}rules.{rule.name}", said
     for tool, decision in policy.tools.items():
@@ -110,11 +136,16 @@ def _covers_tool(rule: Rule, tool: str, decision: str) -> bool:
 
 
 def _unknown(
-    policy: Policy, tools: Mapping[str, Effect] | None, agents: Collection[str] | None
+    policy: Policy,
+    tools: Mapping[str, Effect] | None,
+    agents: Collection[str] | None,
+    beyond: Collection[str],
 ) -> Iterator[Said]:
     known = {"tool": None if tools is None else [*tools], "agent": agents}
     for kind, name, place in policy.names():
         there = known[kind]
+        if kind == "tool" and may_be(name, beyond):
+            continue
         if there is not None and name not in there:
             close = nearest(name, there)
             meant = f"did you mean {close[0]!r}?" if close else f"there are {listed(sorted(there))}"

@@ -35,9 +35,11 @@ from cairn.core.secrets import (
     Finder,
     handle,
     handles_in,
-    spelled,
+    written,
 )
+from cairn.core.unseen import as_seen
 from cairn.errors import ConfigError
+from cairn.governance.scrubbing import scrub
 
 Given = str | Sequence[str]
 """A value; or several of one name, the one in use first and then those that it has replaced."""
@@ -60,7 +62,7 @@ class Secrets:
             the older ones may stand behind it: they are still found, but no longer used.
 
     Raises:
-        ConfigError: a name is none, or a value has fewer than 6 characters.
+        ConfigError: a name is none, or a value has fewer than 6 characters that are seen.
     """
 
     def __init__(self, values: Mapping[str, Given] | OfPrincipal | None = None) -> None:
@@ -167,26 +169,27 @@ class Secrets:
         """Errors that come out of the block say no secret, whoever wrote what they say."""
         try:
             yield
-        except Exception as error:  # whatever it is, it goes on, only without secrets
-            self.scrub(error)
-            raise
+            return
+        except BaseException as error:  # whatever it is, it goes on, only without secrets
+            hidden = self.scrub(error)
+            if hidden is error:
+                raise
+        behind = hidden.__context__
+        try:
+            raise hidden
+        finally:  # raising it would put what it stands for behind it
+            hidden.__context__ = behind
 
-    def scrub(self, error: BaseException) -> None:
-        """Take secrets out of what an error says, and out of those behind it."""
-        seen: set[int] = set()
-        left: list[BaseException | None] = [error]
-        redaction = Redaction(_Everybody(self))
-        while left:
-            each = left.pop()
-            if each is None or id(each) in seen:
-                continue
-            seen.add(id(each))
-            each.args = tuple(_said(redaction, arg) for arg in each.args)
-            for name, value in list(getattr(each, "__dict__", {}).items()):
-                if isinstance(value, str) and (hidden := redaction.text(value)) != value:
-                    setattr(each, name, hidden)
-            left += (each.__cause__, each.__context__)
-            left += getattr(each, "exceptions", ())
+    def scrub(self, error: BaseException) -> BaseException:
+        """Take secrets out of what an error says, of its notes, and of those behind and in it.
+
+        It is changed in place. Of what cannot be changed, as the words of a group, another error
+        takes the place: a group of the same members, or one that is caught by the same `except`.
+
+        Returns:
+            The error to raise or to keep; the same one, if it could be changed.
+        """
+        return scrub(error, self.anyones())
 
     def guard_logs(self) -> None:
         """From here on no record of the logger `cairn` holds what is known here."""
@@ -350,7 +353,8 @@ def _value_for(
         return found[0]
     if ("", name) not in declared and (argument, name) not in declared:
         return found[0]
-    return spelled(values[0]).get(form, found[0])
+    again = written(values[0], form)
+    return found[0] if again is None else again
 
 
 @lru_cache(maxsize=4096)
@@ -386,8 +390,8 @@ def _check_value(name: str, value: object) -> None:
     field = f"Secrets.{name}"
     if not isinstance(value, str):
         raise ConfigError(field, f"its value is of type {type(value).__name__}", "Give a str")
-    if len(value.strip()) < SHORTEST:
-        problem = f"its value has {len(value.strip())} characters"
+    if (size := len(as_seen(value).strip())) < SHORTEST:
+        problem = f"its value has {size} characters"
         fix = f"Use one of at least {SHORTEST}: shorter ones would be found in plain words"
         raise ConfigError(field, problem, fix)
     if HANDLE.search(value):
@@ -439,22 +443,6 @@ def of_environment(environ: Mapping[str, str] | None = None) -> Secrets:
 
 
 # ---------------------------------------------------------------- logs
-
-
-def _said(redaction: Redaction, said: Any) -> Any:
-    if isinstance(said, str):
-        return redaction.text(said)
-    return said if isinstance(said, int | float | None) else _spoken(redaction, said)
-
-
-def _spoken(redaction: Redaction, said: Any) -> Any:
-    """Another object as it is, unless a secret can be read from it."""
-    try:
-        told = repr(said)
-    except Exception:  # what cannot be read says nothing
-        return said
-    hidden = redaction.text(told)
-    return said if hidden == told else hidden
 
 
 class _LogFilter(logging.Filter):

@@ -45,10 +45,11 @@ class _TooLong(Exception):
 
 
 class Bound(Record, gc=True):
-    """How a tool's arguments are checked, and what the model is told of them."""
+    """How a tool's arguments are checked, what the model is told of them, and the whole schema."""
 
     shown: Schema
     check: Check
+    whole: Schema
 
 
 def bind(name: str, schema: object) -> Bound:
@@ -65,7 +66,7 @@ def bind(name: str, schema: object) -> Bound:
     validator = _validator(schema)
     shown = {key: value for key, value in schema.items() if key not in HIDDEN}
     shown = {**shown, "type": "object", "properties": shown.get("properties", {})}
-    return Bound(shown=shown, check=_check(name, validator, shown))
+    return Bound(shown=shown, check=_check(name, validator, shown), whole=schema)
 
 
 def _check(name: str, validator: Any, shown: Schema) -> Check:

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from cairn.core.events import ArtifactCreated
 from cairn.core.messages import Blob, Message, Role, Text
-from cairn.errors import ConfigError, ToolError
+from cairn.core.names import listed as listed_names
+from cairn.errors import ConfigError, ToolError, UnknownTools
 from cairn.mcp.asking import OnElicit
 from cairn.mcp.connection import Connection, Offer, Settings, Wire, Work, marked
 from cairn.mcp.faults import Down, failed_call, signal_of, words_of
@@ -22,7 +23,7 @@ from cairn.mcp.http import HttpWire
 from cairn.mcp.options import Declared, check_name, check_place, declared, names, seconds, texts
 from cairn.mcp.results import Kept, contents, text_of, value_of
 from cairn.mcp.sent import Sent
-from cairn.mcp.shelf import LIST, READ, Listed, Rules, Shelf, stock
+from cairn.mcp.shelf import LIST, READ, Listed, Rules, Shelf, misnamed, stock
 from cairn.mcp.side import Side, refuse_on_a_loop
 from cairn.mcp.stdio import StdioWire
 from cairn.tools.context import Context
@@ -62,7 +63,8 @@ class McpServer:
             `dangerous`, or a `ToolOptions`.
         timeout_s: Deadline of one call, in seconds. Default 60.
         connect_s: How long starting and connecting may take, in seconds. Default 30.
-        only, exclude: Names of tools that alone are offered, or are not.
+        only, exclude: Names of tools that alone are offered, or are not. A name in these or in
+            `effects` that the server does not have is refused when it is reached.
         roots: Folders the server is told it may work in; it is not held to that.
         on_elicit: Answers what the server asks during a call; by default it is declined.
         required: Whether a run fails to start while the server cannot be reached. Otherwise it
@@ -145,6 +147,16 @@ class McpServer:
         """Goes up when what it offers has changed; 0 before it was ever reached."""
         return self._version
 
+    @property
+    def prefix(self) -> str:
+        """How the names of all its tools begin."""
+        return f"{self.name}__"
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """What its tools that are not offered would be called; empty before `ready`."""
+        return self._shelf.left_out if self._shelf is not None else frozenset()
+
     def tools(self) -> tuple[Tool[..., Any], ...]:
         """Its tools as they were last listed; none before `ready`."""
         return self._shelf.tools if self._shelf is not None else ()
@@ -164,6 +176,7 @@ class McpServer:
 
         Raises:
             Down: it cannot be reached, and is required.
+            UnknownTools: `effects`, `only` or `exclude` names a tool that it does not have.
             ConfigError: its program or the SDK is missing.
         """
         if self._shelf is not None:
@@ -241,9 +254,13 @@ class McpServer:
         self._attempts.append(loop.time())
         new = Connection(self._settings)
         offer = await new.start()
+        try:
+            self._take(offer)
+        except UnknownTools:  # nothing of it is offered, so that nothing of it can be called
+            await new.close()
+            raise
         self._connection = new
         self._info = f"{offer.info}, protocol {offer.version}"
-        self._take(offer)
         return new
 
     async def _take_turn(self, now: float, old: Connection | None) -> None:
@@ -285,15 +302,25 @@ class McpServer:
         self._take(Offer(tools=tools, resources=resources, prompts=False, version="", info=""))
 
     def _take(self, offer: Offer) -> None:
-        """What it offers now; the version goes up if that is not what it was."""
+        """What it offers now; the version goes up if that is not what it was.
+
+        A declared tool may be gone later on: nothing of it can be called then. One that is new
+        under another name has no declaration, and so is dangerous.
+
+        Raises:
+            UnknownTools: the first time, when it does not have what is declared of it.
+        """
         work = {LIST: self._list_resources, READ: self._read_resource}
         shelf = stock(offer, self._rules, self._call, work)
+        missing = misnamed(self._rules, shelf.names)
         if self._shelf is None:
-            known = {each.tool for each in shelf.listed} | set(work)
-            for missing in sorted(set(self._rules.effects) - known):
-                log.warning("MCP server %s has no tool %r to declare", self.name, missing)
+            if missing:
+                raise UnknownTools.of(missing)
         elif shelf.digest != self._shelf.digest:
             log.warning("MCP server %s offers other tools than before", self.name)
+            if missing:
+                gone = listed_names(sorted({name for _, name, _, _ in missing}))
+                log.warning("MCP server %s has no longer, though declared: %s", self.name, gone)
         changed = self._shelf is None or shelf.digest != self._shelf.digest
         self._shelf = shelf
         self._version += changed

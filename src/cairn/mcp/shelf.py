@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from cairn.core.messages import Record
+from cairn.core.names import listed as comma_listed
+from cairn.core.names import nearest
 from cairn.core.rules import SECOND_US, ToolSpec
 from cairn.mcp.connection import Offer
-from cairn.mcp.naming import assigned
+from cairn.mcp.naming import alias, assigned
 from cairn.mcp.options import UNDECLARED, ToolOptions, recovery_of
 from cairn.mcp.schemas import Bound, Unusable, bind
 from cairn.ports import ToolSchema
@@ -57,12 +59,18 @@ class Shelf(Record, gc=True):
     tools: tuple[Tool[..., Any], ...] = ()
     listed: tuple[Listed, ...] = ()
     digest: str = ""
+    names: frozenset[str] = frozenset()
+    """All that the server named, in its own words, offered or not."""
+    left_out: frozenset[str] = frozenset()
+    """What tools that are not offered would be called here."""
 
 
 class McpTool(Tool[..., Any]):
     """A tool of a server. Its identity is part of what a person approves."""
 
     identity: str = ""
+    whole: dict[str, Any]
+    """The schema of its arguments as the server wrote it; providers are shown less."""
 
 
 class Rules(Record, gc=True):
@@ -111,7 +119,40 @@ def stock(offer: Offer, rules: Rules, call: Call, resources: Mapping[str, Call])
     if offer.resources:
         tools += [_resource(name, work, rules) for name, work in resources.items()]
     digest = sha256(repr([(t.name, _identity(t), t.spec.effect) for t in tools]).encode())
-    return Shelf(tools=tuple(tools), listed=tuple(listed), digest=digest.hexdigest()[:16])
+    named = frozenset(each.name for each in offer.tools)
+    would = {alias(rules.server, name) for name in named} - {tool.name for tool in tools}
+    return Shelf(
+        tools=tuple(tools),
+        listed=tuple(listed),
+        digest=digest.hexdigest()[:16],
+        names=named,
+        left_out=frozenset(would),
+    )
+
+
+def misnamed(rules: Rules, names: Collection[str]) -> list[tuple[str, str, str, str]]:
+    """What the operator says of tools that a server does not have: field, name, problem, fix.
+
+    Args:
+        rules: What the operator says.
+        names: All the server's tools, in its own words.
+    """
+    where = f"McpServer({rules.server!r})"
+    given = [(f"{where}.effects[{name!r}]", name) for name in sorted(rules.effects)]
+    given += [(f"{where}.only", name) for name in sorted(rules.only or ())]
+    given += [(f"{where}.exclude", name) for name in sorted(rules.exclude)]
+    found = []
+    for field, name in given:
+        ours = name in RESOURCE_TOOLS and "effects[" in field
+        if name in names or ours:
+            continue
+        bare = name.removeprefix(f"{rules.server}__")
+        close = (bare,) if bare in names else nearest(bare, names)
+        shown = [shorten(each, 100) for each in (close or sorted(names))]
+        fix = "Did you mean " + " or ".join(map(repr, shown)) + "?"
+        fix = fix if close else f"Its tools are {comma_listed(shown) or 'none'}"
+        found.append((field, name, f"the server has no tool {name!r}", fix))
+    return found
 
 
 def _is_wanted(tool: str, rules: Rules) -> bool:
@@ -210,6 +251,7 @@ def _tool(
         origin=f"MCP server {rules.server}",
     )
     made.identity = identity
+    made.whole = bound.whole
     return made
 
 

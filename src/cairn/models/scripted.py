@@ -46,6 +46,7 @@ class Scripted:
         price: What those tokens cost; nothing by default.
         repeat: Whether the last item answers all later requests. Otherwise a request past the
             end of the script fails with `invalid_request`.
+        summarises: Whether it is also asked to condense a conversation; by default a rule does.
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class Scripted:
         window: int = 128_000,
         max_output: int = 4_096,
         repeat: bool = False,
+        summarises: bool = False,
     ) -> None:
         self.name = name
+        self.summarises = summarises
         self.price = price
         self.window = window
         self.max_output = max_output

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from cairn.agent import Agent
 from cairn.core.budgets import Budget, caps_of
@@ -20,6 +20,7 @@ from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.engine.client import Client
 from cairn.engine.given import (
     check_deployment,
+    check_hooks,
 )
 from cairn.engine.host import ON_CHANGE, Deployment, Host, OnChange
 from cairn.engine.notify import Notifier, OnWait
@@ -27,18 +28,25 @@ from cairn.engine.portal import Portal, refuse_inside_loop
 from cairn.errors import ConfigError
 from cairn.governance.policy_file import load_policy
 from cairn.governance.secrets import Secrets
+from cairn.hooks import Hook
+from cairn.memory.port import Memory
+from cairn.memory.rules import MemoryRules
 from cairn.ports import Clock, Store
-from cairn.runtime.decisions import Decisions
+from cairn.runtime.erasing import Erasing
 from cairn.runtime.grants import Granting
 from cairn.runtime.looks import Looks
+from cairn.runtime.memories import memory_rules_of
+from cairn.runtime.routing import Route, Routing, check_routes
 from cairn.runtime.takeovers import Takeovers
-from cairn.runtime.tasks import Tasks
 from cairn.store import open_store
+
+if TYPE_CHECKING:
+    from cairn.sandbox import Minimum, Rung
 
 log = logging.getLogger("cairn")
 
 
-class Runtime(Tasks, Decisions, Takeovers, Granting, Looks):
+class Runtime(Routing, Erasing, Takeovers, Granting, Looks):
     """Takes tasks over and carries them through.
 
     Args:
@@ -61,12 +69,22 @@ class Runtime(Tasks, Decisions, Takeovers, Granting, Looks):
         workspace: Where tools for files work, as `ctx.workspace`: a folder that gets one for each
             run, a `Workspace` for all, or `Workspaces`. None for no workspace.
         workspace_per: `run`, or `session`: its runs then share one.
+        routes: Which agent messages from outside go to, and into which session; see `receive`.
         secrets: Values that are kept nowhere and given only to tools that declare them:
             `Secrets`, or a mapping of names and values.
+        hooks: Functions made with `before_tool` and `before_model`, asked in this order and
+            before those of the agent.
+        sandbox: The least that tools run commands behind: a `cairn.sandbox.Minimum`, or a rung as
+            `"landlock"`. Where this machine does not reach it, agents with such tools do not run
+            (`ToolsUnready`). None leaves it to the tools, which refuse where there are no walls.
+        memory: What runs remember, and who shares it: `MemoryRules`, or a `Memory` for the facts.
+            By default they live in the store, nobody shares any, and what may come from untrusted
+            content waits for a person.
         clock: Where time comes from.
 
     Raises:
-        ConfigError: a value is not usable, or two agents share a name.
+        ConfigError: a value is not usable, two agents share a name, or a tool insists on a weaker
+            sandbox than is asked for.
         UnsupportedStore, SchemaTooNew: the file cannot be used.
     """
 
@@ -85,7 +103,11 @@ class Runtime(Tasks, Decisions, Takeovers, Granting, Looks):
         budgets: Sequence[Budget] | None = None,
         workspace: Any = None,
         workspace_per: Literal["run", "session"] = "run",
+        routes: Sequence[Route] = (),
         secrets: Secrets | Mapping[str, Any] | None = None,
+        hooks: Sequence[Hook] = (),
+        sandbox: Minimum | Rung | None = None,
+        memory: MemoryRules | Memory | None = None,
         clock: Clock | None = None,
     ) -> None:
         if isinstance(policy, str | Path):
@@ -98,8 +120,13 @@ class Runtime(Tasks, Decisions, Takeovers, Granting, Looks):
             from cairn.workspace.folders import workspaces
 
             workspace = workspaces(workspace, workspace_per)
+        if sandbox is not None:
+            from cairn.sandbox.minimum import minimum_of
+
+            sandbox = minimum_of(sandbox)
         secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
         secrets.guard_logs()
+        self.routes = check_routes(routes, [agent.name for agent in crew])
         self._notifier = Notifier(on_wait) if on_wait is not None else None
         self.portal = Portal(self._interrupted)
         self.store: Store = (
@@ -114,6 +141,9 @@ class Runtime(Tasks, Decisions, Takeovers, Granting, Looks):
             budgets=None if budgets is None else caps_of(budgets),
             workspaces=workspace,
             secrets=secrets,
+            memory=memory_rules_of(memory),
+            hooks=check_hooks(hooks, crew),
+            sandbox=sandbox,
         )
         self.host = Host({a.name: a for a in crew}, deployment, clock)
         self.client = Client(self.store, self.host.clock, secrets)

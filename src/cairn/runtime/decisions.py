@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from cairn.core import commands as cmd
 from cairn.core.gate import bound_paths
+from cairn.core.guard import canonical
+from cairn.core.lifecycle import CallStatus
 from cairn.core.limits import Limits
 from cairn.core.messages import PlanItem, Principal, clean
 from cairn.core.rules import Problem
-from cairn.core.state import RunState
+from cairn.core.state import Call, RunState
 from cairn.core.terms import BoundFile
 from cairn.engine.backs import capped
-from cairn.engine.files import Unbindable, bind
+from cairn.engine.client import Submitted
+from cairn.engine.files import Unbindable, bind, check_unchanged
 from cairn.engine.given import (
     Edits,
     Given,
@@ -32,6 +37,10 @@ from cairn.runtime.twins import twin
 from cairn.tools.results import to_json
 
 NOTHING = object()
+UNCHECKED = (
+    "the new arguments were not checked here, where nobody knows the agent: "
+    "that is done when the run goes on, and arguments that do not fit are rejected then"
+)
 
 
 class Decisions(Ground):
@@ -55,6 +64,9 @@ class Decisions(Ground):
         Other arguments are one decision with the yes: bound to what they say, checked and
         authorised anew before the call starts. The model reads that a person changed the call.
 
+        What was approved like this before is not approved again: nothing is written, and the
+        result's `note` says whose yes stands, and since when.
+
         Args:
             by: Who decides, as a principal or its id; kept as the event's actor.
             roles: The roles of who decides, beside those of the principal.
@@ -62,32 +74,41 @@ class Decisions(Ground):
             arguments: To run in place of what was shown: a mapping or JSON text.
 
         Raises:
-            Refused: it has expired, was decided otherwise, or this person may not decide it;
-                says what is missing.
+            Refused: it has expired, was decided otherwise, this person may not decide it, or a
+                file it is bound to has changed since it was asked; says what is missing.
             UnknownRun: there is no such request.
             ConfigError: the tool does not take these arguments.
         """
         who = person_of(by, roles)
-        text = ""
+        run, n = check_request(request)
+        text = "" if arguments is None else arguments_of(arguments)
         files: tuple[BoundFile, ...] = ()
-        if arguments is not None:
-            text = arguments_of(arguments)
-            files = await self._fitting(request, text)
-        state = await self.client.approve(
+        state = await load(self.store, run)
+        call = next((c for c in state.calls.values() if c.approval == n), None)
+        known = state.agent in self.host.agents
+        if call is not None and known and call.status is CallStatus.ASKING:
+            if not text or canonical(text) == canonical(call.arguments):
+                await check_unchanged(self.host.workspaces, state, request, call)
+            else:
+                files = await self._fitting(state, call, text)
+        done = await self.client.approve(
             request, message, who.id, digest, roles=who.roles, arguments=text, files=files
         )
-        return await self._after(state)
+        if text and not known and done.entry is not None:
+            done = msgspec.structs.replace(done, note=UNCHECKED)
+        return await self._decided(request, done)
 
-    async def _fitting(self, request: str, text: str) -> tuple[BoundFile, ...]:
+    async def _decided(self, request: str, done: Submitted) -> Run:
+        """The run after a decision, and what there is to say of it."""
+        run = await self._after(done.state)
+        note = f"{request} {done.note}" if done.note and done.entry is None else done.note
+        return msgspec.structs.replace(run, note=note)
+
+    async def _fitting(self, state: RunState, call: Call, text: str) -> tuple[BoundFile, ...]:
         """The files that other arguments of a call name, with what is in them now.
 
         A person who types arguments that do not fit is told so at once.
         """
-        run, n = check_request(request)
-        state = await load(self.store, run)
-        call = next((c for c in state.calls.values() if c.approval == n), None)
-        if call is None or state.agent not in self.host.agents:
-            return ()
         await self._check(state, (cmd.EditCall(call=call.id, arguments=text),))
         spec = self.host.crew(state.agent).rules.tools.get(call.tool)
         values = spec.check(text) if spec is not None else None
@@ -112,12 +133,12 @@ class Decisions(Ground):
         Who may approve it may deny it; `by` and `roles` are as for `approve`.
         """
         who = person_of(by, roles)
-        state = await self.client.deny(request, message, who.id, roles=who.roles)
-        return await self._after(state)
+        done = await self.client.deny(request, message, who.id, roles=who.roles)
+        return await self._decided(request, done)
 
     async def answer_async(self, request: str, text: str, *, by: str = "") -> Run:
         """Answer a question of the agent."""
-        return await self._after(await self.client.answer(request, text, by))
+        return await self._after((await self.client.answer(request, text, by)).state)
 
     async def resolve_async(
         self,
@@ -149,8 +170,8 @@ class Decisions(Ground):
         if happened is not None:
             verdict = "happened" if happened else "not_happened"
         raw = capped(to_json(None if result is NOTHING else result))
-        state = await self.client.resolve(call, verdict, raw, evidence, by)
-        return await self._after(state)
+        done = await self.client.resolve(call, verdict, raw, evidence, by)
+        return await self._after(done.state)
 
     async def pause_async(self, run: str, reason: str = "", *, by: str = "") -> Run:
         """Start nothing new in a run; what is in flight is waited for."""
@@ -217,8 +238,19 @@ class Decisions(Ground):
         state = await load(self.store, run)
         await self._check(state, commands)
         for command in commands:
-            state = await self.client.submit(run, command, by)
+            state = (await self.client.submit(run, command, by)).state
         return await self._after(state)
+
+    async def restore_context_async(self, run: str, *, by: str = "") -> Run:
+        """Take the last compaction of a live run back: what it stood for is sent again.
+
+        What is too large for the model's window is condensed anew before the next request.
+
+        Raises:
+            Refused: nothing was condensed, or the run is in the middle of a turn.
+            UnknownRun: there is no such run. IllegalTransition: the run is over.
+        """
+        return await self._after((await self.client.submit(run, cmd.Restore(), by)).state)
 
     async def _check(self, state: RunState, commands: Sequence[cmd.Command]) -> None:
         """A person who types arguments that do not fit is told so at once, not the model."""
@@ -279,8 +311,18 @@ class Decisions(Ground):
     ) -> Run:
         """Go on from just before the end of a failed, stopped or cancelled run, as a new run.
 
-        What it has spent starts at zero; no started effect is cut off. `limits` replace the old
-        bounds, a mapping only those it names.
+        What it has spent starts at zero; no started effect is cut off.
+
+        Args:
+            id: Its run id. Without one it is the same run whenever and by whoever the run is
+                retried; one of its own makes another retry, which knows nothing of the first.
+            limits: Replace the old bounds, a mapping only those it names.
+
+        Raises:
+            IllegalTransition: the run is not over, it completed, its session has gone on, or its
+                retry ended badly: then that one is to be retried.
+            RunConflict: the id is taken, or the retry was made with other limits.
+            UnknownRun: there is no such run.
         """
         new = await self.client.retry(run, id, limits)
         return await self.drive_async(new)
@@ -293,5 +335,6 @@ class Decisions(Ground):
     resume = twin(resume_async)
     cancel = twin(cancel_async)
     edit = twin(edit_async)
+    restore_context = twin(restore_context_async)
     fork = twin(fork_async)
     retry = twin(retry_async)

@@ -11,6 +11,9 @@ from cairn.core.messages import Principal, clean
 from cairn.engine.given import arguments_of, person_of, principal_of
 from cairn.engine.granting import GrantShown, grants_of, make_grant, revoke_grant, show_grant
 from cairn.errors import ConfigError
+from cairn.governance.arguments import schema_of
+from cairn.governance.grant_scope import Holder, looked_at
+from cairn.governance.tool_names import could_offer
 from cairn.runtime.ground import Ground
 from cairn.runtime.twins import twin
 
@@ -40,8 +43,8 @@ class Granting(Ground):
 
         Takes what `grant` takes, and raises what it raises.
         """
-        wanted = self._scope(tool, scope)
-        return await show_grant(self.store, wanted, self.host.clock.now_us())
+        wanted, warnings = await self._wanted(tool, scope)
+        return await show_grant(self.store, wanted, self.host.clock.now_us(), warnings)
 
     async def grant_async(self, tool: str, **scope: Unpack[GrantOptions]) -> int:
         """Answer requests for approval of a tool from now on; the number of the grant.
@@ -65,10 +68,11 @@ class Granting(Ground):
                 * by, roles: Who makes it, kept as the fact's actor, and their roles.
 
         Raises:
-            Refused: the tool is dangerous.
-            ConfigError: there is no such tool or agent, or a value is not usable.
+            Refused: the tool is dangerous, or who makes it may not approve its calls.
+            ConfigError: there is no such tool, argument or agent, or a value is not usable.
+            ToolsUnready: the tool may be of a server that cannot be reached.
         """
-        wanted = self._scope(tool, scope)
+        wanted, _ = await self._wanted(tool, scope)
         who = person_of(scope.get("by", ""), ())
         wanted = self.host.secrets.anyones().value(wanted)
         return await make_grant(self.store, self.host.clock, wanted, who.id)
@@ -88,6 +92,28 @@ class Granting(Ground):
     async def grants_async(self) -> list[Grant]:
         """All grants ever made in the store, as they are now, oldest first."""
         return list((await grants_of(self.store)).known.values())
+
+    async def _wanted(self, tool: str, scope: GrantOptions) -> tuple[ev.GrantMade, tuple[str, ...]]:
+        """The grant, and what is to be known of it."""
+        named = self._named(scope.get("agent", ""))
+        for agent in named:
+            servers = self.host.agents[agent].servers
+            if any(could_offer(server, tool) for server in servers):
+                await self.host.ready(agent)
+        wanted = self._scope(tool, scope)
+        crews = [crew for crew in map(self.host.crew, named) if tool in crew.rules.tools]
+        holders = [
+            Holder(agent=c.agent.name, rules=c.rules, schema=schema_of(c.agent.tools[tool]))
+            for c in crews
+        ]
+        return wanted, looked_at(wanted, person_of(scope.get("by", ""), ()).id, holders)
+
+    def _named(self, agent: str) -> list[str]:
+        """The agents in the scope."""
+        if agent and agent not in self.host.agents:
+            known = ", ".join(sorted(self.host.agents)) or "none"
+            raise ConfigError("grant.agent", f"there is no agent {agent!r}", f"Known: {known}")
+        return [agent] if agent else sorted(self.host.agents)
 
     def _scope(self, tool: str, scope: GrantOptions) -> ev.GrantMade:
         if unknown := set(scope) - set(GrantOptions.__annotations__):
@@ -116,11 +142,7 @@ class Granting(Ground):
 
     def _effect(self, tool: str, agent: str) -> ev.Effect:
         """The strictest effect that the tool has with the agents in the scope."""
-        if agent and agent not in self.host.agents:
-            known = ", ".join(sorted(self.host.agents)) or "none"
-            raise ConfigError("grant.agent", f"there is no agent {agent!r}", f"Known: {known}")
-        named = [agent] if agent else sorted(self.host.agents)
-        found = [self.host.crew(name).rules.tools.get(tool) for name in named]
+        found = [self.host.crew(name).rules.tools.get(tool) for name in self._named(agent)]
         specs = [spec for spec in found if spec is not None]
         if not specs:
             raise ConfigError("grant.tool", f"no agent has a tool {tool!r}", "Name one they have")

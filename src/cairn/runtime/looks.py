@@ -9,15 +9,16 @@ from typing import Literal
 from cairn.agent import Agent
 from cairn.core.budgets import Standing
 from cairn.core.events import Entry
-from cairn.core.index import Pending
 from cairn.core.ladder import Ladder
 from cairn.core.limits import Limits
 from cairn.core.policy import Policy
 from cairn.core.replay import Replay
+from cairn.core.requests import Request
+from cairn.core.views import Manifest
 from cairn.engine.given import (
     check_statuses,
 )
-from cairn.engine.load import load, read_artifact
+from cairn.engine.load import load, manifest_of, read_artifact
 from cairn.engine.replay import Reader, replay_run
 from cairn.errors import UnknownRun
 from cairn.ports import RunFilter, RunInfo
@@ -47,8 +48,12 @@ class Looks(Ground):
         )
         return await self.client.runs(where)
 
-    async def pending_async(self) -> list[Pending]:
-        """All that waits for people, over all runs."""
+    async def pending_async(self) -> list[Request]:
+        """What waits for people, over all runs, oldest first: the first 100.
+
+        Each says who asks (`agent`, `principal`), by which `rule` and for what `reason`, on what
+        `terms`, and which `files` a yes is bound to.
+        """
         return await self.client.pending()
 
     async def budgets_async(self) -> list[Standing]:
@@ -62,6 +67,14 @@ class Looks(Ground):
     async def trace_async(self, run: str, after: int = 0) -> list[Entry]:
         """The run's journal. Raises `UnknownRun`."""
         return await self.store.read(run, after=after)
+
+    async def context_async(self, run: str, step: int) -> Manifest:
+        """What the model request of a step held: its blocks, its part of the conversation.
+
+        Raises:
+            UnknownRun: there is no such run, or the step made no request.
+        """
+        return await manifest_of(self.store, run, step)
 
     async def artifact_async(self, run: str, artifact: str) -> str:
         """The content of an artifact. Raises `UnknownRun` if there is none of this id."""
@@ -122,5 +135,6 @@ class Looks(Ground):
     pending = twin(pending_async)
     budgets = twin(budgets_async)
     trace = twin(trace_async)
+    context = twin(context_async)
     artifact = twin(artifact_async)
     replay = twin(replay_async)

@@ -16,6 +16,7 @@ from cairn.engine.result import Run
 from cairn.errors import ConfigError
 from cairn.runtime.ground import Ground
 from cairn.runtime.twins import twin
+from cairn.store.submission import respond
 from cairn.tools.results import to_json
 
 NOTHING = object()
@@ -41,8 +42,9 @@ class Takeovers(Ground):
         """Act in the agent's place: the model is not asked until the run is handed back.
 
         What is at work meanwhile is waited for. Each of the following is a fact of its own,
-        recorded in this order; if one is refused, those before it stand. Where a person is asked,
-        a plan changed or an unknown effect settled, the verbs for that do as ever.
+        recorded in this order. They are tried against the journal first: if one of them does not
+        fit, nothing is written. Where a person is asked, a plan changed or an unknown effect
+        settled, the verbs for that do as ever.
 
         Args:
             reason: Why; kept. Needed to begin, and only then.
@@ -72,18 +74,20 @@ class Takeovers(Ground):
             text = self._answer(state, answer)
         results = {call: capped(to_json(value)) for call, value in (did or {}).items()}
         self._check_turn(state, turn)
-        begin = cmd.TakeOver(by=who, reason=clean(reason))
+        acts: list[cmd.Command] = []
         if not who or state.taken != who:
-            state = await self.client.submit(run, begin, who)
+            acts.append(cmd.TakeOver(by=who, reason=clean(reason)))
         for call, result in results.items():
-            done = cmd.DoneByHand(by=who, call=call, result=result, evidence=clean(evidence))
-            state = await self.client.submit(run, done, who)
+            acts.append(cmd.DoneByHand(by=who, call=call, result=result, evidence=clean(evidence)))
         if turn or text.strip():
-            made = cmd.TakeTurn(by=who, text=clean(text), calls=turn)
-            state = await self.client.submit(run, made, who)
+            acts.append(cmd.TakeTurn(by=who, text=clean(text), calls=turn))
         if hand_back:
-            back = cmd.HandBack(by=who, message=clean(message))
-            state = await self.client.submit(run, back, who)
+            acts.append(cmd.HandBack(by=who, message=clean(message)))
+        tried = state
+        for act in acts:  # against what is known now: what does not fit must not begin anything
+            tried, _ = respond(tried, act, self.host.clock.now_us(), who)
+        for act in acts:
+            state = (await self.client.submit(run, act, who)).state
         return await self._after(state)
 
     async def hand_back_async(
@@ -96,7 +100,7 @@ class Takeovers(Ground):
         """
         who = person_of(by, ()).id
         back = cmd.HandBack(by=who, message=clean(message))
-        return await self._after(await self.client.submit(run, back, who))
+        return await self._after((await self.client.submit(run, back, who)).state)
 
     def _answer(self, state: RunState, answer: Any) -> str:
         """A final answer as text, if the agent's output type takes it."""

@@ -6,28 +6,27 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Literal, Unpack
 
-from cairn.core import commands as cmd
 from cairn.core.events import TaskKind
+from cairn.core.intake import narrower
 from cairn.core.limits import Limits
-from cairn.core.messages import Principal
+from cairn.core.messages import Principal, text_of
 from cairn.core.policy import Policy
-from cairn.engine.client import Task, same_person
+from cairn.engine.client import Task
 from cairn.engine.given import (
     Given,
     RunOptions,
+    check_mode,
     check_run_policy,
     check_text,
     check_words,
     parts_of,
     principal_of,
 )
-from cairn.engine.load import load
 from cairn.engine.result import Run
 from cairn.engine.stream import stream_run
 from cairn.engine.worker import Worker
-from cairn.errors import IllegalTransition, SessionBusy, UnknownRun
 from cairn.ports import Observed
-from cairn.runtime.ground import ENDED, Ground
+from cairn.runtime.ground import Ground
 from cairn.runtime.twins import twin
 
 LOCAL = Principal()
@@ -48,6 +47,7 @@ class Tasks(Ground):
         kind: TaskKind | None = None,
         approvals: Literal["ask", "none"] = "ask",
         policy: Policy | None = None,
+        mode: Literal["", "queue", "interrupt"] = "",
     ) -> Run:
         """Start a run, or go on with it: the same call starts, resumes and recovers.
 
@@ -66,11 +66,16 @@ class Tasks(Ground):
             approvals: `none` refuses at once what would need a person.
             policy: What narrows this run; what it allows changes nothing. It stands in the
                 journal, beside the policy of whatever process goes on with the run.
+            mode: What becomes of it while the session has an active run: `queue`, it waits until
+                that one and those queued before it are over; `interrupt`, it waits as well and
+                the active one is ended at its next safe point. Empty: `SessionBusy`.
 
         Raises:
             RunConflict: the id is taken by another task.
-            SessionBusy: the session has an active run.
+            SessionBusy: the session has an active run, and no mode was given.
             UnknownAgent, ConfigError, StoreError.
+            ToolsUnready, UnknownTools: a server of its tools cannot be reached, or does not have
+                what the policy or a declaration names.
         """
         run = await self.enqueue_async(
             agent,
@@ -82,6 +87,7 @@ class Tasks(Ground):
             kind=kind,
             approvals=approvals,
             policy=policy,
+            mode=mode,
         )
         return await self.drive_async(run)
 
@@ -93,67 +99,37 @@ class Tasks(Ground):
 
     async def enqueue_async(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> str:
         """As `run`, but return the run id at once and leave the driving to a worker."""
+        task = await self._task_of(agent, input, options)
+        return await self.client.start(task, options.get("id", ""))
+
+    async def _task_of(self, agent: str, input: Given, options: RunOptions) -> Task:
+        """What is to be handed over, checked.
+
+        Raises:
+            UnknownAgent, ConfigError: it cannot be.
+        """
         await self.host.ready(agent)
-        crew = self.host.crew(agent)
+        crew = self.host.working(agent)
         known = crew.agent
         limits = options.get("limits")
         kind, approvals = check_words(
             options.get("kind") or known.kind, options.get("approvals", "ask")
         )
-        task = Task(
+        parts = parts_of(input)
+        by_rule = known.intake.kind_of(text_of(parts))
+        return Task(
             agent=agent,
-            input=parts_of(input),
+            input=parts,
             principal=principal_of(options.get("principal", LOCAL)),
             session=check_text("session", options.get("session", "")),
             limits=known.limits.narrowed(limits) if limits is not None else known.limits,
-            kind=kind,
+            kind=kind if by_rule is None else narrower(by_rule, kind),
             approvals=approvals,
             on_loop=known.on_loop,
             fingerprint=crew.fingerprint,
             policy=check_run_policy(options.get("policy"), known),
+            mode=check_mode(options.get("mode", ""), ("", "queue", "interrupt")),  # type: ignore[arg-type]  # one of the literals now
         )
-        return await self.client.start(task, options.get("id", ""))
-
-    async def send_async(
-        self,
-        session: str,
-        text: Given,
-        *,
-        agent: str = "",
-        principal: Principal | str = LOCAL,
-    ) -> Run:
-        """Say something in a session.
-
-        An active run takes the message in at its next turn; otherwise a new run starts, by the
-        same agent as before unless `agent` names one.
-
-        Raises:
-            UnknownRun: the session is new and no agent was named, or it is another principal's.
-        """
-        who = principal_of(principal)
-        check_text("session", session)
-        for _ in range(5):
-            last = await self.store.session_head(session)
-            if last is None and not agent:
-                raise UnknownRun(f"there is no session {session!r}; name an agent to begin it")
-            if last is not None and last.status not in ENDED:
-                state = await load(self.store, last.run)
-                if not same_person(state.principal, who):
-                    raise UnknownRun(f"there is no session {session!r}")
-                try:
-                    await self.client.submit(last.run, cmd.Queue(parts=parts_of(text)), who.id)
-                except IllegalTransition:
-                    continue  # it has just ended: a new run takes the message in
-                if last.agent not in self.host.agents:
-                    return await self.get_async(last.run)  # for whoever drives it
-                return await self.drive_async(last.run)
-            name = agent or (last.agent if last is not None else "")
-            try:
-                run = await self.enqueue_async(name, text, principal=who, session=session)
-            except SessionBusy:
-                continue  # somebody else was faster: their run takes the message in
-            return await self.drive_async(run)
-        raise SessionBusy(session, "")
 
     async def work_async(self, *, until_idle: bool = False, concurrency: int = 256) -> None:
         """Drive every run there are agents for, until stopped or (`until_idle`) none is left."""
@@ -187,5 +163,4 @@ class Tasks(Ground):
     run = twin(run_async)
     start = twin(start_async)
     enqueue = twin(enqueue_async)
-    send = twin(send_async)
     work = twin(work_async)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import get_args
 
@@ -19,6 +19,7 @@ from cairn.errors import ConfigError, ErrorClass, NotDone, ToolError, Unsure
 from cairn.sandbox import bubblewrap
 from cairn.sandbox.launch import Launch, Rung, prepare, python_there
 from cairn.sandbox.limits import Limits
+from cairn.sandbox.minimum import Minimum
 
 WALLS: tuple[Rung, ...] = ("bubblewrap", "bubblewrap-root", "landlock")
 """From the strongest down."""
@@ -28,8 +29,6 @@ ABOUT = {
     "landlock": "Landlock and seccomp in the host's namespaces",
 }
 PROBE_S = 20.0
-REMEMBERED = 10_000
-"""Of how many runs it is known that their rung is recorded."""
 CHECK = """
 import os, socket, sys
 if os.getuid() == 0: sys.exit("it is root")
@@ -70,10 +69,16 @@ def probe(bwrap: str = "") -> tuple[Reached, ...]:
     return tuple(_tried(rung, bwrap) for rung in WALLS)
 
 
-@functools.cache
+_found: dict[tuple[Rung, str], Reached] = {}
+"""What came of each rung that was tried, for the life of the process."""
+
+
 def _tried(rung: Rung, bwrap: str) -> Reached:
-    problem = _problem(rung, bwrap)
-    return Reached(rung=rung, reached=not problem, why=problem or ABOUT[rung])
+    if (rung, bwrap) not in _found:
+        problem = _problem(rung, bwrap)
+        found = Reached(rung=rung, reached=not problem, why=problem or ABOUT[rung])
+        _found.setdefault((rung, bwrap), found)
+    return _found[rung, bwrap]
 
 
 def _problem(rung: Rung, bwrap: str) -> str:
@@ -160,7 +165,7 @@ class Sandbox:
         self._bwrap = bwrap
         self._readable = tuple(os.path.realpath(each) for each in readable)
         self._env = dict(env or {})
-        self._runs: dict[str, None] = {}
+        self._minimum: Minimum | None = None
         for folder in self._readable:
             if not Path(folder).exists():
                 raise ConfigError("sandbox.readable", f"there is no {folder}", "Name a folder")
@@ -170,31 +175,57 @@ class Sandbox:
         """The rung that commands run behind; tries the ladder at the first time.
 
         Raises:
-            ToolError: there is none, and nobody said `unsandboxed`.
+            ToolError: there is none, and nobody said `unsandboxed`; or none that is as strong as
+                the deployment asks.
         """
-        if self._require == "unsandboxed":
-            return "unsandboxed"
         tried = []
-        for rung in [self._require] if self._require else WALLS:
+        for rung in self._candidates:
+            if rung == "unsandboxed":
+                return rung
             found = _tried(rung, self._bwrap)
             if found.reached:
                 return rung
             tried.append(f"{rung}: {found.why}")
+        why = "; ".join(tried) or f"{self._require} is weaker"
+        lack = "this machine offers no sandbox they could run in"
+        fix = '; an operator may choose sandbox="unsandboxed"'
+        if self._minimum is not None:
+            least = self._minimum.rung
+            lack, fix = f"this machine does not reach {least}, the least that is asked for here", ""
         raise ToolError(
-            "commands are refused, because this machine offers no sandbox they could run in "
-            f"({'; '.join(tried)}). `cairn doctor` says more; an operator may choose "
-            'sandbox="unsandboxed"',
+            f"commands are refused, because {lack} ({why}). `cairn doctor` says more{fix}",
             error_class=ErrorClass.TOOL_UNAVAILABLE,
         )
 
-    def is_new_to(self, run: str) -> bool:
-        """Whether this is the first command here of this run: then its rung is to be recorded."""
-        if run in self._runs:
-            return False
-        self._runs[run] = None
-        while len(self._runs) > REMEMBERED:
-            del self._runs[next(iter(self._runs))]
+    @property
+    def _candidates(self) -> list[Rung]:
+        rungs: Sequence[Rung] = [self._require] if self._require else WALLS
+        return [each for each in rungs if self._minimum is None or self._minimum.takes(each)]
+
+    @property
+    def require(self) -> Rung | None:
+        """The only rung that will do; None for the strongest there is."""
+        return self._require
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether `rung` can be told at once, without running anything."""
+        for rung in self._candidates:
+            found = _found.get((rung, self._bwrap))
+            if rung == "unsandboxed" or (found is not None and found.reached):
+                return True
+            if found is None:
+                return False
         return True
+
+    def under(self, minimum: Minimum | None) -> Sandbox:
+        """This sandbox in a deployment that asks for a minimum: no weaker rung, no higher limit."""
+        if minimum is None:
+            return self
+        bound = copy(self)
+        bound.limits = self.limits.within(minimum.limits)
+        bound._minimum = minimum  # noqa: SLF001 - it is one of these
+        return bound
 
     def prepare(
         self,

@@ -38,3 +38,11 @@ class Limits(Record):
             value = getattr(self, name)
             if isinstance(value, bool) or not value > 0:
                 raise ConfigError(f"limits.{name}", f"{value!r} is no bound", "Give more than 0")
+
+    def within(self, most: Limits | None) -> Limits:
+        """These bounds, none of them above the others; None bounds nothing."""
+        if most is None:
+            return self
+        return Limits(
+            **{n: min(getattr(self, n), getattr(most, n)) for n in self.__struct_fields__}
+        )

@@ -35,13 +35,8 @@ def app(
     Raises:
         ConfigError: it would be open to everybody, or the SDK is missing.
     """
+    check_guarded(host, token)
     local = is_local(host)
-    if not local and not token:
-        fix = "Set a token, or listen on 127.0.0.1"
-        raise ConfigError("mcp serve --host", f"{host} can be reached by others", fix)
-    if token and (len(token) < MIN_TOKEN or not token.isascii() or " " in token):
-        fix = f"Use at least {MIN_TOKEN} letters, digits and signs"
-        raise ConfigError("mcp serve token", "it is too short, or holds blanks", fix)
     server = build(calls, name)
     from mcp.server.transport_security import TransportSecuritySettings
 
@@ -56,6 +51,20 @@ def app(
         streamable_http_path=PATH, transport_security=security, host=host
     )
     return _guarded(made, token) if token else made
+
+
+def check_guarded(host: str, token: str) -> None:
+    """Refuse to listen where everybody could call.
+
+    Raises:
+        ConfigError: others can reach the host and there is no token, or it is too weak.
+    """
+    if not is_local(host) and not token:
+        fix = "Set a token, or listen on 127.0.0.1"
+        raise ConfigError("mcp serve --host", f"{host} can be reached by others", fix)
+    if token and (len(token) < MIN_TOKEN or not token.isascii() or " " in token):
+        fix = f"Use at least {MIN_TOKEN} letters, digits and signs"
+        raise ConfigError("mcp serve token", "it is too short, or holds blanks", fix)
 
 
 def is_local(host: str) -> bool:

@@ -61,6 +61,16 @@ class Budgets:
         keys = sorted(before.keys() | self._counters.keys())
         return [f"budget {at[0]}" for at in keys if before.get(at) != self._counters.get(at)]
 
+    def forget(self, key: str, runs: Iterable[str]) -> None:
+        """Forget what these erased runs reserved, and what is counted under a principal's key."""
+        mine = {cap.name for cap in self.caps if cap.per == "principal"}
+        self._counters = {
+            at: spend for at, spend in self._counters.items() if at[0] not in mine or at[1] != key
+        }
+        for run in runs:
+            self._ledgers.pop(run, None)
+            self.pruned = True
+
     def _counted(self, runs: Iterable[Spent]) -> tuple[dict[RowKey, Spend], dict[str, Ledger]]:
         counters: dict[RowKey, Spend] = {}
         ledgers: dict[str, Ledger] = {}

@@ -13,28 +13,43 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import GENESIS, Row, check_chain, seal
-from cairn.core.commands import Command
-from cairn.core.events import BudgetsSet, Entry, RunCreated, StorePruned
+from cairn.core.commands import Command, Queue
+from cairn.core.events import (
+    BudgetsSet,
+    Entry,
+    Event,
+    RunContinued,
+    RunCreated,
+    StorePruned,
+)
 from cairn.core.evolve import fold
 from cairn.core.index import Index, Pending, index_of
+from cairn.core.run_table import ERASED
 from cairn.core.spending import Ledger, ledger_of
 from cairn.core.state import RunState
 from cairn.errors import (
     ConfigError,
     Fenced,
     Moved,
-    SessionBusy,
+    RunErased,
     StoreClosed,
     UnknownRun,
 )
+from cairn.memory.embedding import Embedding
+from cairn.memory.inmemory import InMemoryMemory, Tables
+from cairn.memory.port import Memory
 from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo
 from cairn.store.counting import Budgets, Spent
+from cairn.store.erasing import Erases
 from cairn.store.memory_lines import Journal, drivable, info_of, matches
+from cairn.store.memory_sessions import SessionReads, Sessions
 from cairn.store.retention import ENDED_VALUES, prunable, settled
 from cairn.store.sequence import check_gapless
-from cairn.store.submission import respond, session_moved
+from cairn.store.submission import respond
 from cairn.store.waiting import ANYTHING, Waiters, wait
 
 STORE_JOURNAL = "store"
@@ -50,8 +65,12 @@ class Journals:
         self.inbox: dict[str, Pending] = {}
         self.store = Journal(NewRun(run=STORE_JOURNAL, agent="", digest=""), Index(status=""))
         self.writes = 0
+        self.made = 0
         self.waiters = Waiters()
         self.budgets = Budgets()
+        self.facts = Tables()
+        self.facts.noted = self.note
+        self.sessions = Sessions(self.runs)
 
     def find(self, run: str) -> Journal:
         if run == STORE_JOURNAL:
@@ -61,11 +80,20 @@ class Journals:
         except KeyError:
             raise UnknownRun(f"there is no run {run!r} in this store") from None
 
+    def readable(self, run: str) -> Journal:
+        """The journal of a run that holds something."""
+        journal = self.find(run)
+        if journal.new.digest == ERASED:
+            raise RunErased(run)
+        return journal
+
     def written(self, journal: Journal, index: Index | None) -> None:
         """Bring the index rows up to date and wake who waits."""
         if index is not None:
             if journal.index.pending != index.pending:
                 self._refile(journal.index.pending, index.pending)
+            if journal.index.status in ENDED_VALUES and index.unread != journal.index.unread:
+                index = replace(index, unread=journal.index.unread)
             journal.index = index
         self.writes += 1
         if self.waiters:
@@ -78,6 +106,14 @@ class Journals:
             raise Moved(f"the journal {STORE_JOURNAL!r} is at event {self.store.head}")
         check_gapless(STORE_JOURNAL, head, entries)
 
+    def note(self, event: Event, now: int, actor: str) -> int:
+        """Append one event to the journal `store`; the time it got."""
+        with self.lock:
+            at = max(now, self.store.updated_at)
+            self.store.extend((Entry(seq=self.store.head + 1, at=at, event=event, actor=actor),))
+            self.written(self.store, None)
+            return at
+
     def owner_of(self, journal: Journal) -> Ledger:
         """For whom a run is charged: as its first event says, which a fork shares."""
         while journal.new.parent:
@@ -87,7 +123,11 @@ class Journals:
 
     def spent(self) -> list[Spent]:
         """What every run has written, for counting."""
-        return [(run, self.owner_of(j), j.entries) for run, j in self.runs.items()]
+        return [
+            (run, self.owner_of(journal), journal.entries)
+            for run, journal in self.runs.items()
+            if journal.new.digest != ERASED
+        ]
 
     def _refile(self, old: tuple[Pending, ...], new: tuple[Pending, ...]) -> None:
         for gone in {item.id for item in old} - {item.id for item in new}:
@@ -96,7 +136,7 @@ class Journals:
             self.inbox[item.id] = item  # one that was there keeps its place
 
 
-class InMemoryStore:
+class InMemoryStore(SessionReads, Erases):
     """A store for tests, demos and runs that need not survive the process.
 
     Args:
@@ -138,32 +178,30 @@ class InMemoryStore:
             taken = journals.runs.get(new.run)
             if taken is not None:
                 return self._info(taken)
-            if new.parent and journals.find(new.parent).head < new.parent_at:
+            if new.session and (into := journals.sessions.taken(new.run)):
+                return self._info(journals.find(into))
+            if new.parent and journals.readable(new.parent).head < new.parent_at:
                 raise UnknownRun(f"run {new.parent!r} has no event {new.parent_at}")
             if new.session:
-                self._check_session(new.session, new.previous)
+                journals.sessions.check(new)
+                if not new.behind:
+                    journals.sessions.read_by_another(journals.sessions.head(new.session))
             check_gapless(new.run, new.parent_at, entries)
-            journal = Journal(new, Index(status=index.status))
+            journals.made += 1
+            journal = Journal(new, Index(status=index.status), journals.made)
             journal.extend(entries)
             journal.created_at = entries[0].at if entries else 0
             journals.runs[new.run] = journal
             journals.written(journal, index)
             return None
 
-    def _check_session(self, session: str, previous: str | None) -> None:
-        runs = [j for j in reversed(self.journals.runs.values()) if j.new.session == session]
-        for journal in runs:
-            if journal.index.status not in ENDED_VALUES:
-                raise SessionBusy(session, journal.new.run)
-        if previous is not None and previous != (runs[0].new.run if runs else ""):
-            raise session_moved(session)
-
     async def claim(self, run: str) -> Claim | None:
         """See `Store.claim`."""
         self._check_open()
         with self.journals.lock:
-            journal = self.journals.find(run)
-            if self._leased(journal):
+            journal = self.journals.readable(run)
+            behind = self.journals.sessions.before(journal) and not journal.cancel
+            if self._leased(journal) or behind:
                 return None
             previous: Literal["new", "released", "dead", "expired"]
             if journal.owner is not None:
@@ -201,6 +239,9 @@ class InMemoryStore:
                 journals.budgets.charge(run, lambda: journals.owner_of(journal), entries)
                 journal.extend(entries)
                 journal.doubt = False
+            for entry in entries:
+                if isinstance(entry.event, RunContinued):
+                    journals.sessions.read_by_another(journals.runs.get(entry.event.previous.run))
             if beside is not None and beside.entries:
                 journals.store.extend(beside.entries)
                 journals.written(journals.store, None)
@@ -215,11 +256,14 @@ class InMemoryStore:
         self._check_open()
         journals = self.journals
         with journals.lock:
-            journal = journals.find(run)
+            journal = journals.readable(run)
             state = fold(seen, self._read(run, seen.seq, journal.head))
+            if isinstance(command, Queue) and journals.sessions.taken(command.id):
+                return state, None
             state, entry = respond(state, command, now, actor)
             if entry is not None:
                 journal.extend((entry,))
+                journals.sessions.queued(run, (entry,))
                 journals.written(journal, index_of(state))
             return state, entry
 
@@ -229,8 +273,14 @@ class InMemoryStore:
         journals = self.journals
         with journals.lock:
             journals.check_store(head, entries)
+            journals.sessions.check_facts(entries)
             journals.store.extend(entries)
+            journals.sessions.keep(entries)
             journals.written(journals.store, None)
+
+    def memory(self, embedding: Embedding | None = None) -> Memory:
+        """The facts that are kept here."""
+        return InMemoryMemory(self.journals.facts, embedding)
 
     async def set_budgets(self, caps: Sequence[Cap], now: int, actor: str = "") -> bool:
         """See `Store.set_budgets`."""
@@ -266,7 +316,8 @@ class InMemoryStore:
         return self._info(self.journals.find(run))
 
     def _info(self, journal: Journal) -> RunInfo:
-        return info_of(journal, leased=self._leased(journal))
+        behind = self.journals.sessions.before(journal)
+        return info_of(journal, leased=self._leased(journal), behind=behind)
 
     async def read(self, run: str, after: int = 0, upto: int = 0) -> list[Entry]:
         """See `Store.read`."""
@@ -275,7 +326,7 @@ class InMemoryStore:
             return self._read(run, after, upto or self.journals.find(run).head)
 
     def _read(self, run: str, after: int, upto: int) -> list[Entry]:
-        journal = self.journals.find(run)
+        journal = self.journals.readable(run)
         shared = journal.new.parent_at
         found: list[Entry] = []
         if journal.new.parent and after < shared:
@@ -338,7 +389,9 @@ class InMemoryStore:
         for journal in list(self.journals.runs.values()):
             if len(found) == limit:
                 break
-            if drivable(journal, known, now) and not self._leased(journal):
+            if not drivable(journal, known, now) or self._leased(journal):
+                continue
+            if journal.cancel or not self.journals.sessions.before(journal):
                 found.append(journal.new.run)
         return found
 
@@ -346,11 +399,6 @@ class InMemoryStore:
         """See `Store.pending`."""
         self._check_open()
         return list(self.journals.inbox.values())[:limit]
-
-    async def session_head(self, session: str) -> RunInfo | None:
-        """See `Store.session_head`."""
-        found = await self.runs(RunFilter(session=session, limit=1))
-        return found[0] if found and session else None
 
     # ------------------------------------------------------------ waiting
 
@@ -388,13 +436,14 @@ class InMemoryStore:
         """See `Store.call_alive`: without a lock file nothing can be said to live."""
         return False
 
-    async def prune(self, before: int, dry_run: bool = False) -> list[str]:
+    async def prune(self, before: int, dry_run: bool = False, session: str = "") -> list[str]:
         """See `Store.prune`."""
         self._check_open()
         journals = self.journals
         with journals.lock:
             lines = [self._info(journal) for journal in reversed(journals.runs.values())]
-            chosen = prunable(lines, before, self._is_settled)
+            held = journals.sessions.held()
+            chosen = prunable(lines, before, self._is_settled, session, held)
             if not dry_run:
                 for run in chosen:
                     self._remove(run)
@@ -415,6 +464,7 @@ class InMemoryStore:
         at = max(time.time_ns() // 1000, store.updated_at)
         store.extend((Entry(seq=store.head + 1, at=at, event=tombstone),))
         del self.journals.runs[run]
+        self.journals.sessions.removed(run)
         self.journals.budgets.pruned = True
         self.journals.written(store, None)
 
@@ -426,6 +476,10 @@ class InMemoryStore:
         """See `Store.close`."""
         if self.condition == "alive":
             self.condition = "closed"
+
+    def _shared(self) -> Journals:
+        self._check_open()
+        return self.journals
 
     def _check_open(self) -> None:
         if self.condition in {"closed", "dead"}:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cairn.core.codec import Row
-from cairn.core.events import Entry, RunCancelRequested
+from cairn.core.events import Entry, RunCancelRequested, RunContinued
 from cairn.core.index import Index
 from cairn.ports import NewRun, RunFilter, RunInfo
 from cairn.store.retention import ENDED_VALUES
@@ -19,6 +19,7 @@ class Journal:
     """A run's line and its own entries."""
 
     __slots__ = (
+        "behind",
         "cancel",
         "created_at",
         "doubt",
@@ -27,13 +28,18 @@ class Journal:
         "head",
         "index",
         "new",
+        "no",
         "owner",
         "sealed",
         "updated_at",
     )
 
-    def __init__(self, new: NewRun, index: Index) -> None:
+    def __init__(self, new: NewRun, index: Index, no: int = 0) -> None:
         self.new = new
+        self.no = no
+        """Goes up with every run that is made."""
+        self.behind = new.behind
+        """It has not begun, and goes on from where the run before it ends."""
         self.index = index
         self.entries: list[Entry] = []
         self.head = new.parent_at
@@ -53,8 +59,10 @@ class Journal:
         self.head = entries[-1].seq
         self.updated_at = entries[-1].at
         for entry in entries:
-            if type(entry.event) is RunCancelRequested:
+            if type(entry.event) is RunCancelRequested and not entry.event.gently:
                 self.cancel = True
+            if type(entry.event) is RunContinued:
+                self.behind = False
 
 
 def drivable(journal: Journal, agents: frozenset[str], now: int) -> bool:
@@ -80,7 +88,7 @@ def matches(journal: Journal, where: RunFilter) -> bool:
     )
 
 
-def info_of(journal: Journal, *, leased: bool) -> RunInfo:
+def info_of(journal: Journal, *, leased: bool, behind: str) -> RunInfo:
     new, index = journal.new, journal.index
     return RunInfo(
         run=new.run,
@@ -100,4 +108,6 @@ def info_of(journal: Journal, *, leased: bool) -> RunInfo:
         steps=index.steps,
         tokens=index.tokens,
         micro_usd=index.micro_usd,
+        behind=behind,
+        unread=index.unread,
     )

@@ -12,9 +12,11 @@ from __future__ import annotations
 from cairn.testing.store_budgets import BudgetPromises
 from cairn.testing.store_claims import ClaimPromises
 from cairn.testing.store_commands import CommandPromises
+from cairn.testing.store_erasing import ErasingPromises
 from cairn.testing.store_journals import JournalPromises
 from cairn.testing.store_lists import ListPromises
 from cairn.testing.store_retention import RetentionPromises
+from cairn.testing.store_sessions import SessionPromises
 
 
 class StoreContract(
@@ -23,6 +25,8 @@ class StoreContract(
     CommandPromises,
     ListPromises,
     RetentionPromises,
+    SessionPromises,
     BudgetPromises,
+    ErasingPromises,
 ):
     """All promises of a store."""

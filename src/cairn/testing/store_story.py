@@ -30,6 +30,7 @@ class Story:
     Args:
         run: Its id.
         agent, session, previous: As a creation names them.
+        behind: The run of its session that it waits behind; empty if it begins at once.
         parent, at: The story it is forked from, and where.
     """
 
@@ -40,6 +41,7 @@ class Story:
         agent: str = "shop",
         session: str = "",
         previous: str | None = None,
+        behind: str = "",
         parent: Story | None = None,
         at: int = 0,
     ) -> None:
@@ -52,7 +54,9 @@ class Story:
             principal="ann",
             parent=parent.new.run if parent else "",
             parent_at=at,
+            behind=bool(behind),
         )
+        self.behind = behind
         self.state = RunState(run=run)
         self.entries: list[Entry] = []
         if parent is not None:
@@ -105,8 +109,15 @@ class Story:
                 input=(Text("refund order 7"),),
                 digest=self.new.digest,
                 session=self.new.session,
+                behind=self.behind,
             )
         )
+
+    def go_on(self, before: Story) -> list[Entry]:
+        """Its turn has come, after that run's end."""
+        where = ev.RunRef(run=before.run, seq=before.state.seq)
+        unread = tuple(before.state.queued)
+        return self.tell(ev.RunContinued(previous=where, consumes=unread))
 
     def reply(self, *parts: Text | CallPart) -> list[Entry]:
         """A turn: a request and what came back."""

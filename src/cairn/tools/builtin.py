@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from cairn.core.events import PlanUpdated
+from cairn.core.events import PlanUpdated, ToolsOffered
 from cairn.core.messages import PlanItem
 from cairn.core.names import listed
 from cairn.errors import ToolError, UsageError
@@ -22,6 +22,7 @@ MAX_PLAN_ITEMS = 50
 MAX_PLAN_CHARS = 500
 PAGE_CHARS = 8_000
 MAX_PAGE_CHARS = 20_000
+MAX_FOUND = 20
 PAGE_BYTES = 256 * 1024
 """A page, however it is escaped, stays below this: what is read never becomes an artifact again."""
 
@@ -71,10 +72,10 @@ async def read_artifact(
     offset: Annotated[int, Field(ge=0)] = 0,
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE_CHARS)] = PAGE_CHARS,
 ) -> dict[str, Any]:
-    """Read a part of a stored result or file.
+    """Read a part of a stored result, a file, or something said earlier.
 
     Args:
-        id: As it was named, for example a3.
+        id: As it was named, for example a3, or c12 for what call c12 returned.
         offset: The first character to read.
         limit: How many characters to read.
     """
@@ -96,5 +97,50 @@ async def read_artifact(
     }
 
 
-BUILTIN: tuple[Tool[..., Any], ...] = (ask_user, update_plan, read_artifact)
+@tool(effect="read")
+def search_history(
+    query: str,
+    ctx: Context[Any],
+    limit: Annotated[int, Field(ge=1, le=MAX_FOUND)] = 5,
+) -> dict[str, Any]:
+    """Search everything that was said and found in this conversation, also what you no longer see.
+
+    Args:
+        query: Words of what you look for, as they may have been used.
+        limit: How many passages to show; read_artifact reads the whole of one by its id.
+    """
+    if ctx.history is None:
+        raise ToolError("there is no history here")
+    found = ctx.history(query, limit)
+    shown = [{"id": each.id, "role": each.role, "text": each.text} for each in found]
+    return {"found": shown}
+
+
+@tool(effect="read")
+def find_tools(
+    query: str,
+    ctx: Context[Any],
+    limit: Annotated[int, Field(ge=1, le=MAX_FOUND)] = 5,
+) -> dict[str, Any]:
+    """Look for a tool that is not on offer yet; what is found can be called from the next turn on.
+
+    Args:
+        query: What the tool should do, in a few words.
+        limit: How many tools to show.
+    """
+    if ctx.tools is None:
+        raise ToolError("all tools are on offer already")
+    found = ctx.tools(query, limit)
+    if found:
+        ctx.facts.append(ToolsOffered(names=tuple(found), why="search"))
+    return {"found": [{"name": name, "description": said} for name, said in found.items()]}
+
+
+BUILTIN: tuple[Tool[..., Any], ...] = (
+    ask_user,
+    update_plan,
+    read_artifact,
+    search_history,
+    find_tools,
+)
 """All of them."""

@@ -9,16 +9,21 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from cairn.core.finding import Found
 from cairn.core.messages import Principal
 from cairn.errors import ConfigError, SyncInsideLoop, Unsure
 from cairn.tools.process import TERM_GRACE_S, Completed, Process
 from cairn.tools.text import shorten
 
 if TYPE_CHECKING:
+    from cairn.memory.desk import Desk
+    from cairn.sandbox import Minimum
     from cairn.workspace.workspace import Workspace
 
 Deps = TypeVar("Deps")
 OnProgress = Callable[[str, float | None], None]
+FindTools = Callable[[str, int], dict[str, str]]
+SearchHistory = Callable[[str, int], list[Found]]
 ReadArtifact = Callable[[str], Awaitable[tuple[str, str] | None]]
 
 PROGRESS_CHARS = 500
@@ -37,6 +42,8 @@ class Context(Generic[Deps]):
         timeout_s: How long the attempt may take, in seconds; None for as long as it likes.
         deadline: When its time is up, in seconds of `monotonic`.
         workspace: The folder the run works in; None if the deployment gives none.
+        memory: What is remembered, as this run may use it; None if the deployment gives none.
+        sandbox: What the deployment asks of every sandbox; None if it asks nothing.
 
     `secret(name)` gives the value of a registered secret that the tool declares.
     """
@@ -53,16 +60,20 @@ class Context(Generic[Deps]):
         "deadline",
         "deps",
         "facts",
+        "history",
         "lock_path",
+        "memory",
         "monotonic",
         "on_progress",
         "principal",
         "run_id",
+        "sandbox",
         "secret",
         "session",
         "step",
         "timeout_s",
         "tool",
+        "tools",
         "workspace",
     )
 
@@ -84,7 +95,11 @@ class Context(Generic[Deps]):
         lock_path: str | Callable[[], str] = "",
         artifact: ReadArtifact | None = None,
         artifacts: int = 0,
+        history: SearchHistory | None = None,
+        tools: FindTools | None = None,
         workspace: Workspace | None = None,
+        memory: Desk | None = None,
+        sandbox: Minimum | None = None,
         secret: Callable[[str], str] | None = None,
     ) -> None:
         """Made by the engine; in unit tests any value may be left out.
@@ -97,6 +112,8 @@ class Context(Generic[Deps]):
                 The lock file is held by child processes as long as they live; empty for none.
             artifact: Reads name and text of an artifact of the run; None if there is none.
             artifacts: How many there are: a1, a2, …
+            tools: Finds tools that are not on offer, name to description; None when all are.
+            history: Searches the run's own messages, also those that are no longer sent.
 
         The list `facts` takes events that are to share the commit of the call's outcome; only
         built-in tools use it.
@@ -117,7 +134,11 @@ class Context(Generic[Deps]):
         self.lock_path = lock_path
         self.artifact = artifact
         self.artifacts = artifacts
+        self.history = history
+        self.tools = tools
         self.workspace = workspace
+        self.memory = memory
+        self.sandbox = sandbox
         self.secret = secret if secret is not None else _no_secret
         self.facts: list[Any] = []
         self._processes: set[Process] = set()

@@ -5,12 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 import linecache
+import sys
 from collections.abc import Iterable
+from pathlib import PurePath
 from types import CodeType
 from typing import Any
 
 from cairn.tools.tool import Tool
 
+MAIN = ("__main__", "__mp_main__")
+"""How Python calls the module of the program itself, in it and in the processes it spawns."""
 KEPT = 2_048
 """How many sources a process remembers."""
 
@@ -25,11 +29,12 @@ class Sources:
         """The source of a function, a bound method, a `partial` or an object that is called.
 
         Cairn's own are named only, for its version says what they are. So are those whose source
-        is nowhere: typed at a prompt, or written in C.
+        is nowhere: typed at a prompt, or written in C. Of the module only the last name counts: a
+        file that is run as a script is the same version as one that is imported.
         """
         plain = plain_function(function)
         name = name_of(plain)
-        if _is_ours(name):
+        if _is_ours(plain):
             return name
         text = _text(plain)
         if text is None:
@@ -39,11 +44,12 @@ class Sources:
 
     def read_all(self, functions: Iterable[Any]) -> list[str]:
         """The sources of several, sorted, so that their order does not count; none of Cairn's."""
-        return sorted(text for text in map(self.read, functions) if not _is_ours(text))
+        theirs = (each for each in functions if not _is_ours(plain_function(each)))
+        return sorted(map(self.read, theirs))
 
 
-def _is_ours(name: str) -> bool:
-    return name.startswith("cairn.")
+def _is_ours(plain: Any) -> bool:
+    return f"{getattr(plain, '__module__', None)}.".startswith("cairn.")
 
 
 def plain_function(function: Any) -> Any:
@@ -67,10 +73,21 @@ def plain_function(function: Any) -> Any:
             return type(function)
 
 
-def name_of(function: Any) -> str:
-    """`module.qualname`."""
-    module = getattr(function, "__module__", None) or "?"
-    return f"{module}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+def name_of(plain: Any) -> str:
+    """`module.qualname`; what is not Cairn's has the last name of its module alone."""
+    module = getattr(plain, "__module__", None) or "?"
+    if not _is_ours(plain):
+        module = _file_name(module) if module in MAIN else module.rpartition(".")[2]
+    return f"{module}.{getattr(plain, '__qualname__', type(plain).__qualname__)}"
+
+
+def _file_name(main: str) -> str:
+    """What the module that runs as the program would be called if it were imported."""
+    file = getattr(sys.modules.get(main), "__file__", None)
+    if not file:
+        return main
+    path = PurePath(file)
+    return path.parent.name if path.stem == "__init__" else path.stem
 
 
 def _text(plain: Any) -> str | None:

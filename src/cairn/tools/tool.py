@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from cairn.core.rules import ToolSpec
 from cairn.errors import ToolDefinitionError
@@ -16,6 +16,9 @@ from cairn.tools.docstrings import parse
 from cairn.tools.options import Options, checked
 from cairn.tools.schema import arguments_of
 from cairn.tools.signature import Signature, plain_function, read_signature, refuse
+
+if TYPE_CHECKING:
+    from cairn.sandbox import Sandbox
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,6 +71,9 @@ class Tool(Generic[P, R]):
         body: What is run for a call.
         probe: What finds out whether an effect happened, if there is such a function.
         origin: Where it was declared, for messages.
+        sandbox: The walls that it runs its commands behind; None for a tool that runs none. The
+            engine records the rung with the start of the first call, and holds the tool to what
+            `Runtime(sandbox=...)` asks.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class Tool(Generic[P, R]):
         body: Body,
         probe: Body | None = None,
         origin: str = "",
+        sandbox: Sandbox | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -87,6 +94,7 @@ class Tool(Generic[P, R]):
         self.body = body
         self.probe = probe
         self.origin = origin
+        self.sandbox = sandbox
 
     @property
     def name(self) -> str:
@@ -160,10 +168,12 @@ def make_tool(
     local_names: Callable[[], Mapping[str, Any]] = dict,
     *,
     kind: Literal["call", "question"] = "call",
+    sandbox: Sandbox | None = None,
 ) -> Tool[..., Any]:
     """`@tool` as a plain function; `local_names` resolves annotations of a local scope.
 
-    A tool of the kind `question` is never run: a person answers it.
+    A tool of the kind `question` is never run: a person answers it. `sandbox` is where it runs
+    its commands, if it runs any.
     """
     if isinstance(function, type | staticmethod | classmethod) or not callable(function):
         fix = "Decorate a function or a bound method"
@@ -182,6 +192,7 @@ def make_tool(
         if "probe" in options
         else None,
         origin=_origin(function),
+        sandbox=sandbox,
     )
 
 

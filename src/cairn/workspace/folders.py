@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import threading
 import weakref
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 from cairn.errors import ConfigError
+from cairn.workspace.descent import failed
 from cairn.workspace.limits import WorkspaceLimits, checked_limits
+from cairn.workspace.paths import shown
+from cairn.workspace.place import STATE
 from cairn.workspace.workspace import Workspace
 
 Per = Literal["run", "session"]
@@ -58,13 +62,46 @@ class Workspaces:
 
     def of(self, run: str, session: str = "") -> Workspace:
         """The workspace of a run; one object for all who use it at the same time."""
-        name = of_session(session) if self._per == "session" and session else of_run(run)
+        name = self._of(run, session)
         with self._lock:
             found = self._used.get(name)
             if found is None:
                 found = Workspace(self.base / name, limits=self._limits, _own=True)
                 self._used[name] = found
             return found
+
+    def remove(self, run: str, session: str = "") -> bool:
+        """Remove the workspace of a run that is over, with what is noted beside it.
+
+        That of a session goes whole. Nothing may work in it meanwhile. Returns whether there was
+        one.
+
+        Raises:
+            WorkspaceFailed: it cannot be removed.
+        """
+        with self._lock:
+            place = self._of(run, session)
+            found = self.base / place
+            notes = self.base / STATE
+            self._used.pop(place, None)
+        there = found.is_symlink() or found.exists()
+        try:
+            for path in (found, notes / f"{place}.json", notes / f"{place}.calls"):
+                _remove(path)
+        except OSError as error:
+            raise failed(shown(str(found)), "cannot be removed", error) from error
+        return there
+
+    def _of(self, run: str, session: str) -> str:
+        return of_session(session) if self._per == "session" and session else of_run(run)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with all in it; no link is followed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def of_run(run: str) -> str:

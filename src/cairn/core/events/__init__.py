@@ -2,15 +2,22 @@
 
 A fact is one frozen record with a type number that never changes its meaning. The numbers are
 grouped: 1 run, 20 step, 30 model, 40 tool, 60 approval, 70 input, 80 takeover, 85 retry,
-90 limit, 100 plan, 120 artifact, 130 sandbox, 160 error, 200 store, 210 grant, 220 budget. What
-can be folded from other facts is not an event: the end of a turn, running and waiting,
-idempotency keys, argument hashes.
+90 limit, 100 plan, 120 artifact, 130 sandbox, 140 context, 150 intake, 160 error, 200 store,
+210 grant, 220 budget, 230 memory, 240 session. What can be folded from other facts is not an
+event: the end of a turn, running and waiting, idempotency keys, argument hashes.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from cairn.core.events.context import (
+    ContextCompacted,
+    ContextRestored,
+    TaskClassified,
+    ToolsOffered,
+    TurnFed,
+)
 from cairn.core.events.form import (
     EMPTY,
     Block,
@@ -26,6 +33,7 @@ from cairn.core.events.model import (
     ModelFailed,
     ModelRejected,
     ModelRequested,
+    Purpose,
 )
 from cairn.core.events.notes import (
     ArtifactCreated,
@@ -36,9 +44,18 @@ from cairn.core.events.notes import (
     GrantUsed,
     LimitReached,
     LimitWarned,
+    MemoryErased,
+    MemoryForgotten,
+    MemoryKept,
+    MemoryRecalled,
+    MemoryReviewed,
     PlanUpdated,
+    PrincipalErased,
     RetryScheduled,
     SandboxChosen,
+    SessionForked,
+    SessionRewound,
+    SessionTitled,
     StoreErased,
     StorePruned,
 )
@@ -62,6 +79,7 @@ from cairn.core.events.run import (
     RunCancelled,
     RunCancelRequested,
     RunCompleted,
+    RunContinued,
     RunCreated,
     RunFailed,
     RunForked,
@@ -100,9 +118,12 @@ __all__ = [
     "ArtifactCreated",
     "Block",
     "BudgetsSet",
+    "ContextCompacted",
+    "ContextRestored",
     "Disposition",
     "Effect",
     "Entry",
+    "ErasedFact",
     "ErrorRaised",
     "Event",
     "GrantMade",
@@ -114,16 +135,24 @@ __all__ = [
     "InputRequested",
     "LimitReached",
     "LimitWarned",
+    "MemoryErased",
+    "MemoryForgotten",
+    "MemoryKept",
+    "MemoryRecalled",
+    "MemoryReviewed",
     "ModelCompleted",
     "ModelFailed",
     "ModelRejected",
     "ModelRequested",
     "PlanUpdated",
+    "PrincipalErased",
+    "Purpose",
     "Recovery",
     "RetryScheduled",
     "RunCancelRequested",
     "RunCancelled",
     "RunCompleted",
+    "RunContinued",
     "RunCreated",
     "RunFailed",
     "RunForked",
@@ -133,6 +162,9 @@ __all__ = [
     "RunStopped",
     "RunVersionChanged",
     "SandboxChosen",
+    "SessionForked",
+    "SessionRewound",
+    "SessionTitled",
     "StepCompleted",
     "StepFailed",
     "StepLost",
@@ -144,6 +176,7 @@ __all__ = [
     "TakeoverRequested",
     "TakeoverResult",
     "TakeoverTurn",
+    "TaskClassified",
     "TaskKind",
     "ToolCompleted",
     "ToolEdited",
@@ -154,12 +187,41 @@ __all__ = [
     "ToolResolved",
     "ToolStarted",
     "ToolUnknown",
+    "ToolsOffered",
+    "TurnFed",
 ]
 
-OF_THE_STORE = (StorePruned, StoreErased, GrantMade, GrantRevoked, GrantUsed, BudgetsSet)
+OF_THE_STORE = (
+    StorePruned,
+    StoreErased,
+    PrincipalErased,
+    GrantMade,
+    GrantRevoked,
+    GrantUsed,
+    BudgetsSet,
+    SessionTitled,
+    SessionRewound,
+    SessionForked,
+    MemoryKept,
+    MemoryReviewed,
+    MemoryForgotten,
+    MemoryErased,
+)
 """Facts that belong to no run; they stand in the journal named `store`."""
 TERMINAL = (RunCompleted, RunFailed, RunStopped, RunCancelled)
 EVENTS: dict[int, type[Event]] = {cls.TYPE: cls for cls in Event.__subclasses__()}
+
+
+class ErasedFact(Record):
+    """What is read in the place of a fact of the journal `store` that was erased.
+
+    It is never recorded itself, and says nothing but of which type the fact was.
+    """
+
+    TYPE: ClassVar[int] = 0
+    NAME: ClassVar[str] = "erased"
+    V: ClassVar[int] = 1
+    type: int
 
 
 class Entry(Record, gc=False):

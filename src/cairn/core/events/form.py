@@ -32,7 +32,20 @@ class RunRef(Record):
 
 
 class Block(Record):
-    """A named piece of the context whose text changed with this request; empty text removes it."""
+    """A named piece of the context that changed with this request.
+
+    Args:
+        name: Its name.
+        text: What is sent; empty text removes it.
+        place: `head` for the instructions, `end` for behind the last message.
+        source: Where it is from.
+        tokens: How many it is estimated at.
+        why: Why it is shortened or left out; empty for a block that is in, whole.
+    """
 
     name: str
     text: str = ""
+    place: Literal["head", "end"] = "head"
+    source: str = ""
+    tokens: int = 0
+    why: str = ""

@@ -7,7 +7,11 @@ from typing import Literal
 from cairn.core.events.form import Block, Disposition, Event
 from cairn.core.limits import Reservation, Usage
 from cairn.core.messages import Part
+from cairn.core.view import View
 from cairn.errors import ErrorClass
+
+Purpose = Literal["turn", "summary", "classify"]
+"""What a request is for: the agent's next turn, a summary, or the kind of the task."""
 
 
 class ModelRequested(Event):
@@ -23,6 +27,10 @@ class ModelRequested(Event):
     tools: str = ""  # hash of the tool schemas offered, when it changed
     tool_choice: str = "auto"
     output_mode: Literal["text", "schema", "action"] = "text"
+    view: View | None = None  # what of the history is sent, when that changed
+    purpose: Purpose = "turn"
+    cut: int = 0  # a summary: of the messages before this one
+    withheld: tuple[str, ...] = ()  # tools that hooks have taken from the offer
 
 
 class ModelCompleted(Event):

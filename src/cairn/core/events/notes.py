@@ -104,6 +104,26 @@ class StoreErased(Event):
     reason: str = ""
 
 
+class PrincipalErased(Event):
+    """All that was kept of one principal is gone; who it was shows only to who knows the id.
+
+    `whose` is SHA-256 of `salt` (hex, both), the id and the tenant, with a NUL between the two.
+    """
+
+    TYPE = 202
+    NAME = "store.principal_erased"
+    whose: str
+    salt: str
+    runs: int
+    events: int
+    sessions: int = 0
+    facts: int = 0
+    grants: int = 0
+    notes: tuple[int, ...] = ()
+    """Which events of the journal `store` hold no data any more."""
+    reason: str = ""
+
+
 class GrantMade(Event):
     """A standing grant: calls in its scope need no approval of their own.
 
@@ -154,3 +174,92 @@ class BudgetsSet(Event):
     NAME = "budgets.set"
     budgets: tuple[Cap, ...] = ()
     by: str = ""  # the process that was configured with them
+
+
+class SessionTitled(Event):
+    """A person gave a session another title; an empty one gives it back its first words."""
+
+    TYPE = 240
+    NAME = "session.titled"
+    session: str
+    title: str
+
+
+class SessionRewound(Event):
+    """A session goes on from an earlier run; the later ones stay, and are superseded."""
+
+    TYPE = 241
+    NAME = "session.rewound"
+    session: str
+    run: str
+    newest: str
+    """Its newest run then: this one and all before it, but for what `run` goes on from."""
+
+
+class SessionForked(Event):
+    """A new session goes on from a run of another one."""
+
+    TYPE = 242
+    NAME = "session.forked"
+    session: str
+    run: str
+    of: str
+    """The session that the run is of."""
+
+
+class MemoryReviewed(Event):
+    """A person said what becomes of a fact: from here on it counts with this trust, or is gone."""
+
+    TYPE = 230
+    NAME = "memory.reviewed"
+    fact: int
+    hash: str
+    verdict: Literal["accepted", "rejected"]
+    trust: Literal["", "owner", "agent", "untrusted"] = ""  # of an accepted one
+    supersedes: int = 0  # the fact that it replaces from here on
+    reason: str = ""
+
+
+class MemoryForgotten(Event):
+    """A fact was removed; its hash stays, and says nothing of it without the salt that went too."""
+
+    TYPE = 231
+    NAME = "memory.forgotten"
+    fact: int
+    hash: str
+    expired: bool = False  # its time was up, and nobody asked for it
+    reason: str = ""
+
+
+class MemoryErased(Event):
+    """All facts kept for one principal were removed; who it was is not said."""
+
+    TYPE = 232
+    NAME = "memory.erased"
+    facts: tuple[int, ...]
+    reason: str = ""
+
+
+class MemoryKept(Event):
+    """A fact was kept: its hash, and how far it is trusted. What it says stands in no journal."""
+
+    TYPE = 233
+    NAME = "memory.kept"
+    fact: int
+    hash: str  # of salt and content
+    trust: Literal["owner", "agent", "untrusted"]
+    waits: bool = False  # for a review, and is recalled only after it
+    key: str = ""  # of the call that kept it
+    supersedes: int = 0  # the fact that it replaced
+
+
+class MemoryRecalled(Event):
+    """Which facts a call is told of, and what taint they bring; in the same write as its outcome."""
+
+    TYPE = 234
+    NAME = "memory.recalled"
+    call: str
+    facts: tuple[int, ...] = ()
+    taint: tuple[str, ...] = ()
+    """In place of `memory:unchecked`, which says that nobody knows what came."""
+    degraded: str = ""

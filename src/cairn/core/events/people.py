@@ -71,6 +71,7 @@ class InputQueued(Event):
     TYPE = 70
     NAME = "input.queued"
     parts: tuple[Part, ...]
+    id: str = ""  # of the run it would have started; a message comes once under it
 
 
 class InputGiven(Event):

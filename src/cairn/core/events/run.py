@@ -32,6 +32,8 @@ class RunCreated(Event):
     on_loop: Literal["stop", "ask"] = "stop"
     fingerprint: Fingerprint | str = ""  # of the agent it was handed to; text says nothing
     policy: Policy | None = None  # what narrows this run, beside what holds for all
+    behind: str = ""  # the run of its session that was active: it begins when that one is over
+    interrupts: bool = False  # that one was to be ended for it
 
 
 class RunForked(Event):
@@ -69,6 +71,7 @@ class RunCancelRequested(Event):
     TYPE = 5
     NAME = "run.cancel_requested"
     reason: str = ""
+    gently: bool = False  # what is in flight is waited for first
 
 
 class RunCompleted(Event):
@@ -118,6 +121,19 @@ class RunVersionChanged(Event):
     driver: str = ""
     """The process that goes on: host, process id and version of Cairn."""
     unread: tuple[str, ...] = ()  # functions whose source could not be read
+
+
+class RunContinued(Event):
+    """A run that waited behind another of its session begins, and goes on from where that ended.
+
+    It stands in the place of `previous` and `consumes` of `run.created`, which could not know.
+    """
+
+    TYPE = 11
+    NAME = "run.continued"
+    previous: RunRef
+    consumes: tuple[int, ...] = ()  # messages queued in that run which nobody had read
+    note: str = ""  # what the model is told if that run was cut off
 
 
 class StepStarted(Event):

@@ -8,6 +8,7 @@ import msgspec
 
 from cairn.core.events.form import EMPTY, Disposition, Effect, Event, Recovery
 from cairn.core.messages import Source
+from cairn.core.terms import ApprovalTerms
 from cairn.errors import ErrorClass
 
 
@@ -97,7 +98,7 @@ class ToolResolved(Event):
 
 
 class ToolEdited(Event):
-    """A person changed what a call that has not started will be asked to do.
+    """A person, or a hook, changed what a call that has not started will be asked to do.
 
     The call keeps its name and its place; approvals given before are void.
     """
@@ -106,6 +107,8 @@ class ToolEdited(Event):
     NAME = "tool.edited"
     call: str
     arguments: str
+    rule: str = ""  # `hook:` and its name, when a hook of the deployment did it
+    terms: ApprovalTerms | None = None  # on which a person is asked though the policy may allow it
 
 
 class ToolRedirected(Event):

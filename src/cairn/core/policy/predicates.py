@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -21,6 +20,7 @@ from cairn.core.policy.hosts import fits_host, host_of, is_pattern
 from cairn.core.policy.paths import is_root, stands_inside
 from cairn.core.policy.patterns import TEXT_CHARS, compiled
 from cairn.core.policy.shape import need, predicates, several
+from cairn.core.unseen import as_seen
 
 Scalar = str | int | float | bool | None
 AMOUNT = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,9})?")
@@ -72,7 +72,7 @@ class Matches(Record, tag_field="is", tag="matches"):
         if not isinstance(given, str) or len(given) > TEXT_CHARS:
             return None
         found = compiled(self.pattern).fits(given)
-        flat = given if given.isascii() else _flat(given)
+        flat = as_seen(given)
         readings = [] if flat == given else [compiled(self.pattern).fits(flat)]
         if "\n" in given:  # whether a dot ends at a line must make no difference
             readings.append(compiled(self.pattern, lines=True).fits(given))
@@ -422,15 +422,8 @@ def _lookalike(wanted: tuple[Scalar, ...], given: Any) -> bool:
     """Whether a text differs from one of these in nothing but case, width or invisible signs."""
     if not isinstance(given, str):
         return isinstance(given, float) and math.isnan(given)
-    flat = _flat(given).casefold().strip()
-    return any(_flat(each).casefold().strip() == flat for each in wanted if isinstance(each, str))
-
-
-def _flat(text: str) -> str:
-    if text.isascii():
-        return text
-    shown = "".join(char for char in text if unicodedata.category(char) != "Cf")
-    return unicodedata.normalize("NFKC", shown)
+    flat = as_seen(given).casefold().strip()
+    return any(as_seen(each).casefold().strip() == flat for each in wanted if isinstance(each, str))
 
 
 def _number(value: Any) -> Decimal | None:

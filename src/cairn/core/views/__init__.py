@@ -7,6 +7,7 @@ particular become notes, so nothing is ever lost from sight.
 
 from __future__ import annotations
 
+from cairn.core.views.context import Line, Manifest, manifest
 from cairn.core.views.runs import changes, timeline
 from cairn.core.views.shapes import (
     Approval,
@@ -33,6 +34,8 @@ __all__ = [
     "Change",
     "Edit",
     "Fault",
+    "Line",
+    "Manifest",
     "ModelAttempt",
     "Note",
     "Question",
@@ -43,5 +46,6 @@ __all__ = [
     "TaskAttempt",
     "Totals",
     "changes",
+    "manifest",
     "timeline",
 ]

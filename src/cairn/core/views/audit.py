@@ -13,14 +13,19 @@ from typing import Any
 import msgspec
 
 from cairn.core import events as ev
+from cairn.core.budgets import MEASURES
 from cairn.core.codec import Row, open_row
 from cairn.core.gate import call_digest
 from cairn.core.messages import Part, Record, calls_of
-from cairn.core.views.words import short
+from cairn.core.spending import amount
+from cairn.core.takeovers import HAND_BACK
+from cairn.core.terms import described
+from cairn.core.views.words import measured, short, span
 from cairn.errors import CorruptJournal
 
 LONG = 300
 BUDGET = "budget:"
+MINUTE_US = 60_000_000
 
 
 class AuditLine(Record):
@@ -106,7 +111,8 @@ class Auditor:
             case ev.RunCreated(agent=agent, principal=principal):
                 self._agent, self._principal = agent, principal.id
                 self._tenant = principal.tenant
-            case ev.ModelCompleted(parts=parts) | ev.TakeoverTurn(parts=parts):
+            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() as turn:
+                parts = turn.parts
                 self._take_in(parts)
             case ev.ToolEdited(call=call, arguments=arguments):
                 self._change(call, arguments=arguments)
@@ -176,7 +182,10 @@ def _rejected(told: Auditor, entry: ev.Entry, e: ev.ToolRejected) -> Found:
 
 
 def _asks(told: Auditor, entry: ev.Entry, e: ev.ApprovalRequested) -> Found:
-    return {"decision": "asked", "call": e.call, "rule": e.rule, "detail": f"request {e.n}"}
+    needs = described(e.terms)
+    said = (f"request {e.n}", f"needs {needs}" if needs else "", e.reason)
+    detail = "; ".join(filter(None, said))
+    return {"decision": "asked", "call": e.call, "rule": e.rule, "detail": detail}
 
 
 def _granted(told: Auditor, entry: ev.Entry, e: ev.ApprovalGranted) -> Found:
@@ -205,7 +214,7 @@ def _limit(told: Auditor, entry: ev.Entry, e: ev.LimitReached) -> Found:
     return {
         "decision": "budget stop" if budget else "limit stop",
         "rule": e.limit,
-        "detail": e.message or f"{e.value} of {e.bound}",
+        "detail": e.message or f"{measured(e.limit, e.value)} of {measured(e.limit, e.bound)}",
     }
 
 
@@ -218,9 +227,13 @@ def _version(told: Auditor, entry: ev.Entry, e: ev.RunVersionChanged) -> Found:
 
 def _grant(told: Auditor, entry: ev.Entry, e: ev.GrantMade) -> Found:
     scope = msgspec.structs.asdict(e)
-    for field in ("n", "tool", "reason", "roles"):
+    for field in ("n", "tool", "reason", "roles", "until", "uses"):
         scope.pop(field, None)
-    said = ", ".join(f"{name} {value}" for name, value in scope.items() if value)
+    parts = [f"{name} {value}" for name, value in scope.items() if value]
+    parts += [amount("calls", e.uses)] if e.uses else []
+    held = round((e.until - entry.at) / MINUTE_US) * MINUTE_US  # it was written a moment later
+    parts += [f"for {span(max(held, 0))}"] if e.until else []
+    said = ", ".join(parts)
     return {
         "decision": "grant made",
         "tool": e.tool,
@@ -233,13 +246,29 @@ def _budgets(told: Auditor, entry: ev.Entry, e: ev.BudgetsSet) -> Found:
     said = "; ".join(
         f"{cap.name}: per {cap.per} and {cap.window}"
         + "".join(
-            f", {name} {bound}"
-            for name in ("micro_usd", "tokens", "calls")
-            if (bound := getattr(cap, name)) is not None
+            f", {amount(measure, bound)}"
+            for measure in MEASURES
+            if (bound := cap.bound(measure)) is not None
         )
         for cap in e.budgets
     )
     return {"decision": "budgets set", "who": entry.actor or e.by, "detail": said or "none"}
+
+
+def _kept(told: Auditor, entry: ev.Entry, e: ev.MemoryKept) -> Found:
+    return {"decision": "fact added", "rule": f"fact m{e.fact}"} if entry.actor else None
+
+
+def _reviewed(told: Auditor, entry: ev.Entry, e: ev.MemoryReviewed) -> Found:
+    trust = f"as {e.trust}" if e.trust else ""
+    detail = "; ".join(filter(None, (trust, e.reason)))
+    return {"decision": f"fact {e.verdict}", "rule": f"fact m{e.fact}", "detail": detail}
+
+
+def _forgotten(told: Auditor, entry: ev.Entry, e: ev.MemoryForgotten) -> Found:
+    if e.expired:
+        return None
+    return {"decision": "fact forgotten", "rule": f"fact m{e.fact}", "detail": e.reason}
 
 
 _TELLERS: dict[type[ev.Event], Teller] = {
@@ -251,7 +280,7 @@ _TELLERS: dict[type[ev.Event], Teller] = {
         "rule": e.rule,
         "detail": e.reason,
     },
-    ev.ToolEdited: lambda _, __, e: {"decision": "edited", "call": e.call},
+    ev.ToolEdited: lambda _, __, e: {"decision": "edited", "call": e.call, "rule": e.rule},
     ev.ToolResolved: _resolved,
     ev.ApprovalRequested: _asks,
     ev.ApprovalGranted: _granted,
@@ -264,6 +293,15 @@ _TELLERS: dict[type[ev.Event], Teller] = {
         "rule": f"question {e.n}",
     },
     ev.InputQueued: lambda *_: {"decision": "message"},
+    ev.ContextRestored: lambda _, __, e: {
+        "decision": "context restored",
+        "detail": f"event {e.of}",
+    },
+    ev.TaskClassified: lambda _, __, e: {
+        "decision": "task classified",
+        "rule": e.by,
+        "detail": e.kind,
+    },
     ev.PlanUpdated: lambda _, __, e: {"decision": "plan set"} if e.by == "person" else None,
     ev.TakeoverRequested: lambda _, __, e: {
         "decision": "takeover asked",
@@ -280,7 +318,10 @@ _TELLERS: dict[type[ev.Event], Teller] = {
         "call": e.call,
         "detail": e.evidence,
     },
-    ev.TakeoverEnded: lambda _, __, e: {"decision": "handed back", "detail": e.note},
+    ev.TakeoverEnded: lambda _, __, e: {
+        "decision": "handed back",
+        "detail": e.note.removeprefix(HAND_BACK).strip().removeprefix("They say: "),
+    },
     ev.RunPauseRequested: lambda _, __, e: {"decision": "paused", "detail": e.reason},
     ev.RunResumed: lambda *_: {"decision": "resumed"},
     ev.RunCancelRequested: lambda _, __, e: {"decision": "cancelled", "detail": e.reason},
@@ -307,8 +348,31 @@ _TELLERS: dict[type[ev.Event], Teller] = {
         "detail": f"{e.run}/{e.call}",
     },
     ev.BudgetsSet: _budgets,
+    ev.SessionTitled: lambda _, __, e: {
+        "decision": "session titled",
+        "detail": f"{e.session}: {e.title}",
+    },
+    ev.SessionRewound: lambda _, __, e: {
+        "decision": "session rewound",
+        "detail": f"{e.session} to {e.run}, from {e.newest}",
+    },
+    ev.SessionForked: lambda _, __, e: {
+        "decision": "session forked",
+        "detail": f"{e.session} from {e.run} of {e.of}",
+    },
+    ev.MemoryKept: _kept,
+    ev.MemoryReviewed: _reviewed,
+    ev.MemoryForgotten: _forgotten,
+    ev.MemoryErased: lambda _, __, e: {
+        "decision": "facts erased",
+        "detail": "; ".join(filter(None, (f"{len(e.facts)} facts", e.reason))),
+    },
     ev.StorePruned: lambda _, __, e: {"decision": "pruned", "detail": f"{e.run}, {e.status}"},
     ev.StoreErased: lambda _, __, e: {"decision": "erased", "detail": f"{e.run}; {e.reason}"},
+    ev.PrincipalErased: lambda _, __, e: {
+        "decision": "principal erased",
+        "detail": f"{e.runs} runs, {e.facts} facts; {e.reason}",
+    },
 }
 """The events that record a decision of a rule or of a person."""
 NO_DECISION: frozenset[type[ev.Event]] = frozenset(
@@ -318,7 +382,8 @@ NO_DECISION: frozenset[type[ev.Event]] = frozenset(
         *(ev.ModelRequested, ev.ModelCompleted, ev.ModelFailed, ev.ModelRejected),
         *(ev.ToolCompleted, ev.ToolFailed, ev.ToolUnknown, ev.ToolLate),
         *(ev.InputGiven, ev.InputRequested, ev.RetryScheduled, ev.LimitWarned),
-        *(ev.ArtifactCreated, ev.ErrorRaised),
+        *(ev.ArtifactCreated, ev.MemoryRecalled, ev.ErrorRaised),
+        *(ev.ContextCompacted, ev.TurnFed, ev.ToolsOffered, ev.RunContinued),
     }
 )
 """All others: what was done, what came of it, and ends that follow from what is told above."""

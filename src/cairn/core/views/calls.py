@@ -137,6 +137,7 @@ def _asks(told: Timeline, entry: ev.Entry, event: ev.ApprovalRequested) -> None:
         expires_at=event.expires_at,
         terms=event.terms,
         files=event.files,
+        reason=event.reason,
     )
     told.call(
         event.call,
@@ -173,13 +174,14 @@ def _decided(
     told.call(call, entry, approvals=(*earlier, decided), **changed)
 
 
-def _edit(known: CallView, entry: ev.Entry, arguments: str) -> Edit:
+def _edit(known: CallView, entry: ev.Entry, arguments: str, rule: str = "") -> Edit:
     return Edit(
         seq=entry.seq,
         at=entry.at,
         before=known.arguments,
         arguments=arguments,
         actor=entry.actor,
+        rule=rule,
     )
 
 
@@ -219,7 +221,7 @@ def _by_hand(told: Timeline, entry: ev.Entry, event: ev.TakeoverResult) -> None:
 def _edited(told: Timeline, entry: ev.Entry, event: ev.ToolEdited) -> None:
     """What was decided of the call before holds no longer: it is judged anew."""
     known = told.calls[event.call]
-    edit = _edit(known, entry, event.arguments)
+    edit = _edit(known, entry, event.arguments, event.rule)
     approvals = known.approvals
     if approvals and approvals[-1].decision in {"open", "granted"}:
         approvals = (*approvals[:-1], replace(approvals[-1], decision="void"))

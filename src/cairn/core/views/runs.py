@@ -103,7 +103,12 @@ def _requested(told: Timeline, entry: ev.Entry, event: ev.ModelRequested) -> Non
     step = told.step(entry.step, entry.at)
     told.turn = step.number
     attempt = ModelAttempt(
-        seq=entry.seq, at=entry.at, n=event.attempt, model=event.model, reserved=event.reserved
+        seq=entry.seq,
+        at=entry.at,
+        n=event.attempt,
+        model=event.model,
+        reserved=event.reserved,
+        purpose=event.purpose,
     )
     told.step(step.number, entry.at, attempts=(*step.attempts, attempt))
 
@@ -173,6 +178,16 @@ def _by_person(told: Timeline, entry: ev.Entry, event: ev.TakeoverTurn) -> None:
         )
 
 
+def _fed(told: Timeline, entry: ev.Entry, event: ev.TurnFed) -> None:
+    """Calls that the runtime made before the model was asked."""
+    step = told.step(entry.step, entry.at)
+    told.turn = step.number
+    for part in event.parts:
+        told.calls[part.id] = CallView(
+            id=part.id, name=part.name, arguments=part.arguments, step=step.number, at=entry.at
+        )
+
+
 _TELLERS: dict[type[ev.Event], Callable[[Timeline, ev.Entry, Any], None]] = {
     ev.RunCreated: _created,
     ev.RunForked: _forked,
@@ -182,6 +197,7 @@ _TELLERS: dict[type[ev.Event], Callable[[Timeline, ev.Entry, Any], None]] = {
     ev.StepFailed: _task_ended,
     ev.StepLost: _task_ended,
     ev.ModelRequested: _requested,
+    ev.TurnFed: _fed,
     ev.ModelCompleted: _replied,
     ev.ModelFailed: _model_failed,
     ev.ModelRejected: _model_rejected,

@@ -29,13 +29,17 @@ class Fault(Record):
 
 
 class ModelAttempt(Record):
-    """One request to a model and what came back; `rejection` says why it was no final answer."""
+    """One request to a model and what came back; `rejection` says why it was no final answer.
+
+    `purpose` is `summary` for a request to condense the conversation.
+    """
 
     seq: int
     at: int
     n: int
     model: str
     reserved: Reservation
+    purpose: str = "turn"
     fate: Fate = "open"
     ended_at: int = 0
     latency_us: int = 0
@@ -98,6 +102,8 @@ class Approval(Record):
     """Of the person, as far as they were said."""
     terms: ApprovalTerms | None = None
     files: tuple[BoundFile, ...] = ()
+    reason: str = ""
+    """Why it was asked, as the rule says."""
 
 
 class Question(Record):
@@ -123,7 +129,7 @@ class Settlement(Record):
 
 
 class Edit(Record):
-    """What a person changed of a call before it was started."""
+    """What a person, or the hook that `rule` names, changed of a call before it was started."""
 
     seq: int
     at: int
@@ -131,6 +137,7 @@ class Edit(Record):
     """Its arguments until then."""
     arguments: str
     actor: str = ""
+    rule: str = ""
 
 
 class Redirection(Record):

@@ -66,6 +66,13 @@ def money(micro_usd: int) -> str:
     return f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.6f}".rstrip("0")
 
 
+def measured(limit: str, value: int) -> str:
+    """A value of a limit in its unit: money as `$1.25`, running time as `3 min 20 s`."""
+    if limit == "micro_usd":
+        return money(value)
+    return span(value * SECOND_US) if limit == "running_s" else f"{value:,}"
+
+
 def tokens(usage: Usage) -> str:
     """What a reply used: `812 in (700 cached), 40 out`."""
     read = usage.input_tokens + usage.cached_tokens + usage.cache_write_tokens
@@ -104,12 +111,19 @@ def joined(*pieces: str) -> str:
 def _created(e: ev.RunCreated, long: int) -> str:
     bounds = "" if e.approvals == "ask" else "approvals none"
     session = f"session {e.session}" if e.session else ""
+    behind = f"{'interrupts' if e.interrupts else 'behind'} {e.behind}" if e.behind else ""
     text = short(text_of(e.input), long)
-    return joined(f"{e.agent} for {e.principal.id}", e.kind, session, bounds, f'"{text}"')
+    who = f"{e.agent} for {e.principal.id}"
+    return joined(who, e.kind, session, behind, bounds, f'"{text}"')
 
 
 def _forked(e: ev.RunForked, long: int) -> str:
     return joined(f"from {e.parent} at event {e.at}", short(e.reason, long))
+
+
+def _continued(e: ev.RunContinued, long: int) -> str:
+    taken = f"takes over {len(e.consumes)} unread" if e.consumes else ""
+    return joined(f"from {e.previous.run} at event {e.previous.seq}", taken, short(e.note, long))
 
 
 def _version(e: ev.RunVersionChanged, long: int) -> str:
@@ -149,7 +163,9 @@ def _requested(e: ev.ModelRequested, long: int) -> str:
     room = f"up to {e.reserved.tokens:,} tokens"
     cost = f"and {money(e.reserved.micro_usd)}" if e.reserved.micro_usd else ""
     changed = f"changed: {', '.join(b.name for b in e.blocks)}" if e.blocks else ""
-    return joined(e.model, _again(e.attempt), f"{room} {cost}".strip(), changed)
+    why = f"to summarise the messages before {e.cut + 1}" if e.purpose == "summary" else ""
+    seen = f"messages from {e.view.start + 1} on" if e.view is not None else ""
+    return joined(e.model, _again(e.attempt), why, f"{room} {cost}".strip(), changed, seen)
 
 
 def _replied(e: ev.ModelCompleted, long: int) -> str:
@@ -171,6 +187,20 @@ def _model_failed(e: ev.ModelFailed, long: int) -> str:
 
 def _model_rejected(e: ev.ModelRejected, long: int) -> str:
     return _fault(e.error_class.value, e.note, e.disposition, long)
+
+
+def _compacted(e: ev.ContextCompacted, long: int) -> str:
+    who = "by a model" if e.by == "model" else "by rule"
+    size = f"{e.before:,} → {e.after:,} tokens"
+    return joined(f"messages 1 to {e.start}", who, size, short(e.text, long))
+
+
+def _restored(e: ev.ContextRestored, long: int) -> str:
+    return f"event {e.of} is taken back"
+
+
+def _fed(e: ev.TurnFed, long: int) -> str:
+    return said(e.parts, long)
 
 
 # ---------------------------------------------------------------- tool
@@ -260,6 +290,11 @@ def _question(e: ev.InputRequested, long: int) -> str:
     return joined(f"question {e.n}", e.call, short(e.question, long))
 
 
+def _reached(e: ev.LimitReached, long: int) -> str:
+    said = f"{e.limit}: {measured(e.limit, e.value)} of {measured(e.limit, e.bound)}"
+    return short(e.message, long) or said
+
+
 def _plan(e: ev.PlanUpdated, long: int) -> str:
     lines = plan_lines(e.items).replace("\n", "; ")
     return joined("by a person" if e.by == "person" else "", short(lines, long))
@@ -281,6 +316,7 @@ def _raw(value: msgspec.Raw) -> str:
 _WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
     ev.RunCreated: _created,
     ev.RunForked: _forked,
+    ev.RunContinued: _continued,
     ev.RunPauseRequested: lambda e, long: short(e.reason, long),
     ev.RunCancelRequested: lambda e, long: short(e.reason, long),
     ev.RunCompleted: _completed_run,
@@ -292,6 +328,13 @@ _WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
     ev.StepCompleted: lambda e, long: joined(short(_raw(e.output), long), span(e.duration_us)),
     ev.StepFailed: _step_failed,
     ev.ModelRequested: _requested,
+    ev.ContextCompacted: _compacted,
+    ev.ContextRestored: _restored,
+    ev.TurnFed: _fed,
+    ev.TaskClassified: lambda e, long: joined(
+        e.kind, f"says {short(e.by, long)}", short(e.why, long)
+    ),
+    ev.ToolsOffered: lambda e, long: joined(short(", ".join(e.names), long), f"for the {e.why}"),
     ev.ModelCompleted: _replied,
     ev.ModelFailed: _model_failed,
     ev.ModelRejected: _model_rejected,
@@ -303,7 +346,9 @@ _WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
     ev.ToolResolved: _resolved,
     ev.ToolLate: _late,
     ev.ToolRedirected: _redirected,
-    ev.ToolEdited: lambda e, long: joined(e.call, f"now with {short(e.arguments, long)}"),
+    ev.ToolEdited: lambda e, long: joined(
+        e.call, f"now with {short(e.arguments, long)}", f"({e.rule})" if e.rule else ""
+    ),
     ev.ApprovalRequested: _asked,
     ev.ApprovalGranted: _granted,
     ev.ApprovalDenied: _decided,
@@ -322,10 +367,22 @@ _WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
         short(e.evidence, long),
     ),
     ev.TakeoverEnded: lambda e, long: short(e.note, long),
+    ev.SessionTitled: lambda e, long: joined(e.session, f'"{short(e.title, long)}"'),
     ev.GrantMade: _grant,
     ev.GrantRevoked: lambda e, long: joined(f"grant {e.n}", short(e.reason, long)),
+    ev.LimitReached: _reached,
     ev.LimitWarned: lambda e, long: joined(e.limit, e.level, short(e.note, long)),
     ev.PlanUpdated: _plan,
+    ev.MemoryReviewed: lambda e, long: joined(
+        f"m{e.fact} {e.verdict}", f"as {e.trust}" if e.trust else "", short(e.reason, long)
+    ),
+    ev.MemoryForgotten: lambda e, long: joined(
+        f"m{e.fact}", "expired" if e.expired else "", short(e.reason, long)
+    ),
+    ev.MemoryErased: lambda e, long: joined(f"{len(e.facts)} facts", short(e.reason, long)),
+    ev.MemoryRecalled: lambda e, long: joined(
+        e.call, ", ".join(f"m{n}" for n in e.facts) or "nothing", short(e.degraded, long)
+    ),
     ev.ErrorRaised: lambda e, long: joined(
         f"{e.error_class.value}: {short(e.message, long)}", e.where
     ),
@@ -335,12 +392,19 @@ _FACTS: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.StepLost: lambda _: "the process died inside it",
     ev.InputGiven: lambda e: f"events {', '.join(map(str, e.seqs))}",
     ev.RetryScheduled: lambda e: e.subject,
-    ev.LimitReached: lambda e: f"{e.limit}: {e.value:,} of {e.bound:,}",
     ev.ArtifactCreated: lambda e: joined(e.id, e.name, e.media_type, f"{e.size:,} bytes"),
     ev.GrantUsed: lambda e: joined(f"grant {e.n}", f"{e.run}/{e.call}"),
+    ev.MemoryKept: lambda e: joined(f"m{e.fact}", e.trust, "waits for a review" if e.waits else ""),
     ev.SandboxChosen: lambda e: joined(e.rung, f"for {e.tool}"),
     ev.StorePruned: lambda e: joined(e.run, e.status, f"{e.head} events"),
     ev.StoreErased: lambda e: joined(e.run, f"{e.head} events", e.reason),
+    ev.PrincipalErased: lambda e: joined(
+        f"{e.runs} runs, {e.events} events, {e.sessions} sessions, {e.facts} facts, "
+        f"{e.grants} grants",
+        e.reason,
+    ),
+    ev.SessionRewound: lambda e: joined(e.session, f"to {e.run}", f"from {e.newest}"),
+    ev.SessionForked: lambda e: joined(e.session, f"from {e.run} of {e.of}"),
     ev.BudgetsSet: lambda e: joined(", ".join(cap.name for cap in e.budgets) or "none", e.by),
 }
 """Events that hold nobody's text, and so are never cut."""

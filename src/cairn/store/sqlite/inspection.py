@@ -16,9 +16,8 @@ import apsw
 import msgspec
 
 from cairn.core.codec import GENESIS, Row, open_row
-from cairn.core.events import StoreErased, StorePruned
+from cairn.core.events import PrincipalErased, StoreErased, StorePruned
 from cairn.core.evolve import fold
-from cairn.core.index import index_of
 from cairn.core.state import RunState
 from cairn.core.verification import Chain, Finding, Kind, Mark, fits, moved_from
 from cairn.core.views.audit import AuditLine, audit
@@ -29,15 +28,19 @@ from cairn.errors import (
     StoreFailed,
     UnsupportedStore,
 )
-from cairn.store.sqlite import schema, spending
+from cairn.store.sqlite import memory_checks, schema, spending, tables
 from cairn.store.sqlite.faults import patiently, translate
 from cairn.store.sqlite.journal import first_id, spans
-from cairn.store.sqlite.lines import Line, find_line, line_of, line_of_number, pending_of_run
+from cairn.store.sqlite.lines import Line, find_line, line_of
+from cairn.store.sqlite.sessions import stray_messages, wrong_places
 
 T = TypeVar("T")
 PATIENCE_S = 10.0
 BUDGETS_SINCE = 2
 """The version of the file that budgets came with."""
+SESSIONS_SINCE = 5
+"""And the one that messages with an id, and what is said of sessions, came with."""
+STORE = "store"
 NEIGHBOURS = 10_000
 """In how many journals a record that does not fit is looked for."""
 _SEQ_MASK = (1 << 32) - 1
@@ -64,6 +67,26 @@ class Inspection(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
+class Erasures:
+    """What the journal `store` says was erased: of runs all, of itself single facts."""
+
+    def __init__(self, facts: Sequence[object]) -> None:
+        self.runs = {f.run: f for f in facts if isinstance(f, StoreErased)}
+        erased = (f for f in facts if isinstance(f, PrincipalErased))
+        self.notes = frozenset(seq for fact in erased for seq in fact.notes)
+
+    def chain(self, run: str, after: int, previous: bytes) -> Chain:
+        """What walks over a part of this journal."""
+        known = self.runs.get(run)
+        return Chain(
+            run,
+            after,
+            previous,
+            erased_upto=known.head if known else 0,
+            erased=self.notes if run == STORE else (),
+        )
+
+
 class Inspector:
     """A look at a store file. Close it, or use it as a context manager.
 
@@ -85,7 +108,11 @@ class Inspector:
         if not self._version:
             self.close()
             raise UnsupportedStore(f"{path} holds no store")
-        self._erasures: dict[str, StoreErased] | None = None
+        self._erasures: Erasures | None = None
+
+    @property
+    def _has_memory(self) -> bool:
+        return self._version >= memory_checks.SINCE
 
     @property
     def _log(self) -> Path:
@@ -199,10 +226,9 @@ class Inspector:
             wrong = Finding(run=run, seq=0, kind="changed", text=f"it cannot be read: {error}")
             return Inspection(run=run, events=0, findings=(wrong,))
 
-    def _erased(self) -> dict[str, StoreErased]:
+    def _erased(self) -> Erasures:
         if self._erasures is None:
-            facts = self._ask(lambda c: list(_facts(c)))
-            self._erasures = {f.run: f for f in facts if isinstance(f, StoreErased)}
+            self._erasures = Erasures(self._ask(lambda c: list(_facts(c))))
         return self._erasures
 
     def audit(self, runs: Sequence[str] = (), since: int = 0) -> Iterator[AuditLine]:
@@ -232,19 +258,41 @@ class Inspector:
         ]
 
     def counters(self, now: int) -> list[Finding]:
-        """Counters of budgets that do not follow from the journals."""
+        """Counters of budgets, and what runs have reserved, that do not follow from the journals.
+
+        Args:
+            now: Which windows count: microseconds since 1970, UTC.
+        """
         if self._version < BUDGETS_SINCE:
             return []
 
         def look(connection: apsw.Connection) -> list[str]:
             missed = spending.uncounted(connection)
-            return [*spending.wrong_counters(connection, now), *([missed] if missed else [])]
+            wrong = spending.wrong_counters(connection, now)
+            return [*wrong, *tables.wrong_ledgers(connection, now), *([missed] if missed else [])]
 
+        return self._beside(look, "counter")
+
+    def strays(self) -> list[Finding]:
+        """Rows that belong to no journal, and those of memory that do not follow from one."""
+
+        def look(connection: apsw.Connection) -> list[str]:
+            found = list(tables.strays(connection))
+            if self._version >= SESSIONS_SINCE:
+                found += wrong_places(connection, list(_facts(connection)))
+                found += stray_messages(connection)
+            if self._has_memory:
+                found += memory_checks.wrong_facts(connection)
+            return found
+
+        return self._beside(look, "row")
+
+    def _beside(self, look: Callable[[apsw.Connection], list[str]], kind: Kind) -> list[Finding]:
         try:
             wrong = self._ask(look)
         except CorruptJournal as error:
             wrong = [str(error)]
-        return [Finding(run="store", seq=0, kind="counter", text=text) for text in wrong]
+        return [Finding(run="store", seq=0, kind=kind, text=text) for text in wrong]
 
 
 # ---------------------------------------------------------------- reading what may be damaged
@@ -302,13 +350,12 @@ def _audited(connection: apsw.Connection, run: str, since: int) -> list[AuditLin
 # ---------------------------------------------------------------- what is wrong
 
 
-def _inspect(connection: apsw.Connection, run: str, erasures: dict[str, StoreErased]) -> Inspection:
+def _inspect(connection: apsw.Connection, run: str, erasures: Erasures) -> Inspection:
     line = _line_of(connection, run)
     previous, erased = GENESIS, 0
     parts = spans(connection, line, 0, line.head)
     for part, start, end in parts:
-        known = erasures.get(part.id)
-        chain = Chain(part.id, start, previous, erased_upto=known.head if known else 0)
+        chain = erasures.chain(part.id, start, previous)
         # of the run itself also what stands behind its end
         wrong = chain.walk(_raw(connection, part, start, end if part is not line else 0), end)
         if wrong is not None:
@@ -356,11 +403,22 @@ def _line(
     def say(text: str, seq: int = 0, kind: Kind = "row") -> Finding:
         return Finding(run=line.id, seq=seq, kind=kind, text=text)
 
-    if line.head and head != line.hash:
-        yield say("is not the one that the run table names", line.head)
+    if head != line.hash:
+        none = "" if line.head else "has no event, and the hash of its last one "
+        yield say(f"{none}is not the one that the run table names", line.head)
         return
-    if line.no == 0 or not line.head or erased:
-        return  # nothing follows from the store's facts, or from events that were erased
+    if line.no == 0:
+        yield from map(say, tables.wrong_own_line(connection, line))
+        return
+    if line.head <= (line.parent_at if line.parent is not None else 0):
+        yield say("the run table lists it, and it has no event of its own")
+        return
+    if seq := tables.two_payloads(connection, line):
+        yield say("was changed: it holds text beside the payload that it names", seq, "changed")
+    if erased:
+        # no more follows from events that were erased
+        yield from map(say, tables.wrong_erased_line(line))
+        return
     try:
         entries = [
             open_row(row)
@@ -371,47 +429,7 @@ def _line(
     except CairnError as error:
         yield say(f"its events fit the chain, but cannot be folded: {error}")
         return
-    index = index_of(state)
-    created = state.created
-    said: dict[str, tuple[object, object]] = {
-        "status": (line.status, index.status),
-        "waits": (line.waits, ",".join(index.waits)),
-        "wake_at": (line.wake_at, index.wake_at),
-        "steps": (line.steps, index.steps),
-        "tokens": (line.tokens, index.tokens),
-        "micro_usd": (line.micro_usd, index.micro_usd),
-        "updated_at": (line.updated_at, state.at),
-        "cancel": (bool(line.cancel), state.cancel is not None),
-        "due": (_due(connection, line), line.due),
-    }
-    if created is not None:
-        said |= {
-            "agent": (line.agent, created.agent),
-            "principal": (line.principal, created.principal.id),
-            "digest": (line.digest, created.digest),
-        }
-    forked = state.parent
-    if line.parent is not None and forked is not None:
-        parent = line_of_number(connection, line.parent)
-        said["fork"] = ((parent.id, line.parent_at), (forked.run, forked.seq))
-    elif created is not None:
-        said["session"] = (line.session, created.session)
-    for field, (there, follows) in said.items():
-        if there != follows:
-            yield say(f"the run table says {field} {there!r}, the journal says {follows!r}")
-    try:
-        listed = pending_of_run(connection, line.no)
-    except CorruptJournal as error:
-        yield say(str(error))
-        return
-    if sorted(listed, key=str) != sorted(index.pending, key=str):
-        names, wanted = [p.id for p in listed], [p.id for p in index.pending]
-        yield say(f"the inbox lists {names}, from the journal follow {wanted}, or they differ")
-
-
-def _due(connection: apsw.Connection, line: Line) -> object:
-    found: Any = connection.execute("SELECT due FROM run WHERE no = ?", (line.no,)).fetchone()
-    return found[0]
+    yield from map(say, tables.wrong_line(connection, line, entries, state))
 
 
 def _origin(connection: apsw.Connection, line: Line) -> str:

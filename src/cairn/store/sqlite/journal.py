@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import apsw
 
 from cairn.core.codec import GENESIS, Row, encode, header, open_row
-from cairn.core.events import Entry, RunCancelRequested
+from cairn.core.events import Entry, ErasedFact, RunCancelRequested
+from cairn.core.run_table import ERASED
 from cairn.core.verification import Chain
-from cairn.errors import CorruptJournal, IllegalTransition
+from cairn.errors import CorruptJournal, IllegalTransition, RunErased
 from cairn.store.sqlite.lines import Line, line_of, line_of_number
 
 INLINE_BYTES = 8192
@@ -181,17 +182,31 @@ def entries_of(
     """A run's entries, a fork's prefix too; the line says how far the journal goes.
 
     Raises:
+        RunErased: what it said was erased.
         CorruptJournal: an entry is missing, or cannot be read.
     """
     upto = min(upto, line.head) if upto else line.head
     found = []
     for part, start, end in spans(connection, line, after, upto):
         for row in rows_between(connection, part, start, end):
+            if row.data is None:
+                found.append(_erased(line, part, row))
+                continue
             try:
                 found.append(open_row(row))
             except CorruptJournal as error:
                 raise CorruptJournal(f"{part.id}: event {row.seq}: {error}") from error
     return found
+
+
+def _erased(line: Line, part: Line, row: Row) -> Entry:
+    """What is read in the place of an erased fact of the journal `store`; of a run nothing is."""
+    if part.digest == ERASED:
+        raise RunErased(line.id)
+    if part.no or len(row.salt) == SALT_BYTES:  # with its salt it was not erased, but taken away
+        raise CorruptJournal(f"{part.id}: event {row.seq} was erased")
+    event = ErasedFact(type=row.type)
+    return Entry(seq=row.seq, at=row.at, event=event, step=row.step, actor=row.actor)
 
 
 def hash_at(connection: apsw.Connection, line: Line, seq: int) -> bytes:
@@ -228,5 +243,10 @@ def verify(connection: apsw.Connection, run: str) -> int:
 
 
 def asks_to_cancel(entries: Sequence[Entry]) -> bool:
-    """Whether one of the entries is the wish that the run ends."""
-    return any(type(entry.event) is RunCancelRequested for entry in entries)
+    """Whether one of the entries is the wish that the run ends, whoever drives it.
+
+    To end it gently needs somebody who knows its agent, as all else does.
+    """
+    return any(
+        type(entry.event) is RunCancelRequested and not entry.event.gently for entry in entries
+    )

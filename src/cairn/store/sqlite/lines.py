@@ -16,14 +16,21 @@ COLUMNS = (
     "no, id, parent, parent_at, head, hash, epoch, owner, agent, session, principal, digest, "
     "status, waits, wake_at, cancel, steps, tokens, micro_usd, created_at, updated_at"
 )
+"""Those that every version of the file has."""
+ALL_COLUMNS = f"{COLUMNS}, behind, unread"
 
 
-_BY_ID = f"SELECT {COLUMNS} FROM run WHERE id = ?"  # noqa: S608 - our own words
-_BY_NUMBER = f"SELECT {COLUMNS} FROM run WHERE no = ?"  # noqa: S608 - our own words
+AHEAD = (
+    "SELECT id FROM run INDEXED BY run_open WHERE session = ? AND session <> '' AND no < ? "
+    "AND status NOT IN ('completed', 'failed', 'stopped', 'cancelled') ORDER BY no LIMIT 1"
+)
+"""In the words of the index, or it would not be used."""
+_BY_ID = f"SELECT {ALL_COLUMNS} FROM run WHERE id = ?"  # noqa: S608 - our own words
+_BY_NUMBER = f"SELECT {ALL_COLUMNS} FROM run WHERE no = ?"  # noqa: S608 - our own words
 
 
 class Line(msgspec.Struct):
-    """A line of the run table, in the order of `COLUMNS`, and what its writer knows beside it."""
+    """A line of the run table, in the order of `ALL_COLUMNS`, and what its writer knows."""
 
     no: int
     id: str
@@ -46,6 +53,8 @@ class Line(msgspec.Struct):
     micro_usd: int
     created_at: int
     updated_at: int
+    behind: int = 0
+    unread: int = 0
 
     base_head: int = -1
     """Head and epoch as the file has them: what the guarded update names."""
@@ -67,8 +76,15 @@ class Line(msgspec.Struct):
 
 def find_line(connection: apsw.Connection, run: str) -> Line | None:
     """The line of a run, or None."""
-    found: Any = connection.execute(_BY_ID, (run,)).fetchone()
+    found = _one(connection, _BY_ID, run)
     return None if found is None else Line(*found)
+
+
+def _one(connection: apsw.Connection, select: str, value: object) -> Any:
+    try:
+        return connection.execute(select, (value,)).fetchone()
+    except apsw.SQLError:  # a file of an earlier version, which is looked at as it is
+        return connection.execute(select.replace(ALL_COLUMNS, COLUMNS), (value,)).fetchone()
 
 
 def line_of(connection: apsw.Connection, run: str) -> Line:
@@ -86,7 +102,7 @@ def unknown(run: str) -> UnknownRun:
 
 def line_of_number(connection: apsw.Connection, number: int) -> Line:
     """The line of a run that a foreign key says is there. Raises `CorruptJournal`."""
-    found: Any = connection.execute(_BY_NUMBER, (number,)).fetchone()
+    found = _one(connection, _BY_NUMBER, number)
     if found is None:
         raise CorruptJournal(f"line {number} of the run table is missing, and a fork names it")
     return Line(*found)
@@ -113,7 +129,17 @@ def info_of(connection: apsw.Connection, line: Line, *, leased: bool) -> RunInfo
         steps=line.steps,
         tokens=line.tokens,
         micro_usd=line.micro_usd,
+        behind=ahead_of(connection, line),
+        unread=line.unread,
     )
+
+
+def ahead_of(connection: apsw.Connection, line: Line) -> str:
+    """The run that must be over before this one begins; empty if none."""
+    if not line.behind or line.status in ENDED_VALUES:
+        return ""
+    found: Any = connection.execute(AHEAD, (line.session, line.no)).fetchone()
+    return "" if found is None else str(found[0])
 
 
 def pending_of_run(connection: apsw.Connection, number: int) -> tuple[Pending, ...]:

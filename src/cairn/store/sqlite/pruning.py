@@ -11,11 +11,12 @@ from cairn.core.events import Entry, StorePruned
 from cairn.ports import RunInfo
 from cairn.store.retention import ENDED_VALUES, prunable, settled
 from cairn.store.sqlite.journal import Salts, entries_of, first_id, prepare
-from cairn.store.sqlite.lines import COLUMNS, Line, info_of, line_of
+from cairn.store.sqlite.lines import ALL_COLUMNS, Line, info_of, line_of
 from cairn.store.sqlite.owners import Owners
+from cairn.store.sqlite.sessions import held
 from cairn.store.sqlite.transaction import Transaction
 
-_NEWEST_FIRST = f"SELECT {COLUMNS} FROM run WHERE no > 0 ORDER BY no DESC"  # noqa: S608 - our own words
+_NEWEST_FIRST = f"SELECT {ALL_COLUMNS} FROM run WHERE no > 0 ORDER BY no DESC"  # noqa: S608 - our own words
 
 RUNS_AT_ONCE = 32
 """Runs removed in one transaction, so that nobody's append waits long."""
@@ -24,7 +25,9 @@ PAGES_AT_ONCE = 1000
 """Freed pages given back to the filesystem with each of them."""
 
 
-def choose(connection: apsw.Connection, owners: Owners, before: int) -> list[tuple[str, int]]:
+def choose(
+    connection: apsw.Connection, owners: Owners, before: int, session: str = ""
+) -> list[tuple[str, int]]:
     """The runs that may go, newest first, each with the head it has now."""
     alive = set(owners.alive(connection)) | {owners.token}
     heads: dict[str, int] = {}
@@ -39,7 +42,8 @@ def choose(connection: apsw.Connection, owners: Owners, before: int) -> list[tup
     def is_settled(run: str) -> bool:
         return settled(run, lambda: entries_of(connection, line_of(connection, run)))
 
-    return [(run, heads[run]) for run in prunable(lines(), before, is_settled)]
+    chosen = prunable(lines(), before, is_settled, session, held(connection))
+    return [(run, heads[run]) for run in chosen]
 
 
 def remove(tx: Transaction, chosen: Sequence[tuple[str, int]], now: int, salts: Salts) -> list[str]:
@@ -61,14 +65,15 @@ def remove(tx: Transaction, chosen: Sequence[tuple[str, int]], now: int, salts: 
 
 
 def _may_go(tx: Transaction, line: Line) -> bool:
-    if line.status not in ENDED_VALUES:
+    if line.status not in ENDED_VALUES or (line.unread and line.session):
         return False
     if line.owner is not None and tx.owners.fate(tx.connection, line.owner) == "alive":
         return False
     needed = tx.connection.execute(
         "SELECT 1 FROM run WHERE parent = :no "
-        "UNION ALL SELECT 1 FROM run WHERE session = :session AND session <> '' AND no > :no",
-        {"no": line.no, "session": line.session},
+        "UNION ALL SELECT 1 FROM run WHERE session = :session AND session <> '' AND no > :no "
+        "UNION ALL SELECT 1 FROM place WHERE run = :id AND run <> '' AND session <> :session",
+        {"no": line.no, "session": line.session, "id": line.id},
     ).fetchone()
     return needed is None
 

@@ -14,8 +14,19 @@ from cairn.core.evolve import fold
 from cairn.core.state import RunState
 from cairn.ports import RunFilter, RunInfo
 from cairn.store.sqlite.journal import entries_of, rows_between
-from cairn.store.sqlite.lines import COLUMNS, Line, info_of, line_of, unknown
+from cairn.store.sqlite.lines import ALL_COLUMNS, Line, info_of, line_of, unknown
 from cairn.store.sqlite.owners import Owners
+
+_RUNNABLE = (
+    "SELECT id FROM run INDEXED BY run_due WHERE due <= ? "
+    "AND (cancel OR agent IN (SELECT value FROM json_each(?))) "
+    "AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(?))) "
+    "AND (behind = 0 OR cancel OR NOT EXISTS ("
+    "SELECT 1 FROM run AS a INDEXED BY run_open WHERE a.session = run.session "
+    "AND a.session <> '' AND a.no < run.no "
+    "AND a.status NOT IN ('completed', 'failed', 'stopped', 'cancelled'))) "
+    "ORDER BY no LIMIT ?"
+)
 
 
 def info(connection: apsw.Connection, owners: Owners, run: str) -> RunInfo:
@@ -70,7 +81,7 @@ def runs(connection: apsw.Connection, owners: Owners, where: RunFilter) -> list[
     terms = " AND ".join(["no > 0", *(term for term, value in wanted.items() if value)])
     values = [value for value in wanted.values() if value]
     found: Any = connection.execute(
-        f"SELECT {COLUMNS} FROM run WHERE {terms} ORDER BY no DESC LIMIT ?",  # noqa: S608 - our own words
+        f"SELECT {ALL_COLUMNS} FROM run WHERE {terms} ORDER BY no DESC LIMIT ?",  # noqa: S608 - our own words
         (*values, where.limit),
     ).fetchall()
     alive = _alive(connection, owners)
@@ -83,13 +94,7 @@ def runnable(
 ) -> list[str]:
     """Runs that could be driven now and are not, oldest first."""
     alive = sorted(_alive(connection, owners))
-    found: Any = connection.execute(
-        "SELECT id FROM run INDEXED BY run_due WHERE due <= ? "
-        "AND (cancel OR agent IN (SELECT value FROM json_each(?))) "
-        "AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(?))) "
-        "ORDER BY no LIMIT ?",
-        (now, _json(agents), _json(alive), limit),
-    )
+    found: Any = connection.execute(_RUNNABLE, (now, _json(agents), _json(alive), limit))
     return [run for (run,) in found]
 
 

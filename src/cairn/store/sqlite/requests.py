@@ -9,18 +9,27 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, final
+from typing import Literal, final
 
 from cairn.core.budgets import Cap, counted_alike
 from cairn.core.codec import GENESIS
-from cairn.core.commands import Command
-from cairn.core.events import BudgetsSet, Entry
+from cairn.core.commands import Command, Queue
+from cairn.core.events import (
+    BudgetsSet,
+    Entry,
+    RunContinued,
+    SessionForked,
+    SessionRewound,
+    SessionTitled,
+)
 from cairn.core.evolve import fold
 from cairn.core.index import Index, index_of
+from cairn.core.run_table import ERASED
 from cairn.core.spending import spending_of
 from cairn.core.state import RunState
-from cairn.errors import Fenced, Moved, SessionBusy, UnknownRun
+from cairn.errors import Fenced, Moved, RunErased, UnknownRun
 from cairn.ports import Beside, Claim, NewRun, RunInfo
+from cairn.store.sqlite import sessions
 from cairn.store.sqlite.journal import (
     Prepared,
     Salts,
@@ -29,12 +38,13 @@ from cairn.store.sqlite.journal import (
     hash_at,
     prepare,
 )
-from cairn.store.sqlite.lines import Line, info_of
+from cairn.store.sqlite.lines import Line, ahead_of, info_of
 from cairn.store.sqlite.pruning import remove
 from cairn.store.sqlite.spending import uncounted, wrong_counters
 from cairn.store.sqlite.transaction import Transaction
-from cairn.store.submission import respond, session_moved
+from cairn.store.submission import respond
 
+OF_SESSIONS = (SessionTitled, SessionRewound, SessionForked)
 STORE = "store"
 """The journal of facts that belong to no run."""
 
@@ -70,6 +80,7 @@ class Append(Request):
     """The owner's write."""
 
     __slots__ = (
+        "begins",
         "beside",
         "cancel",
         "epoch",
@@ -99,6 +110,7 @@ class Append(Request):
         self.facts = prepare(STORE, beside.entries, salts) if beside is not None else []
         self.prepared = prepare(run, entries, salts)
         self.cancel = asks_to_cancel(entries)
+        self.begins = [entry for entry in entries if type(entry.event) is RunContinued]
         self.spending = spending_of(entries)
         self.index = index
         self.release = release
@@ -119,6 +131,8 @@ class Append(Request):
         tx.extend(line, prepared)
         if prepared:
             tx.no_doubt(line)
+        if self.begins:
+            sessions.begun(tx, line, self.begins)
         if self.facts:
             tx.extend(tx.line(STORE), self.facts)
         if self.cancel:
@@ -133,15 +147,20 @@ class Append(Request):
 class Keep(Request):
     """Facts that belong to no run."""
 
-    __slots__ = ("head", "prepared")
+    __slots__ = ("entries", "head", "prepared")
 
     def __init__(self, head: int, entries: Sequence[Entry], salts: Salts) -> None:
         super().__init__()
+        self.entries = entries
         self.head = head
         self.prepared = prepare(STORE, entries, salts)
 
     def apply(self, tx: Transaction) -> None:
         _check_store(tx, self.head, self.prepared)
+        if any(isinstance(entry.event, OF_SESSIONS) for entry in self.entries):
+            tx.flush()
+            sessions.check_facts(tx, self.entries)
+            sessions.keep(tx, self.entries)
         tx.extend(tx.line(STORE), self.prepared)
 
 
@@ -170,12 +189,16 @@ class Create(Request):
         if taken is not None:
             leased = taken.owner is not None and _is_alive(tx, taken.owner)
             return info_of(tx.connection, taken, leased=leased)
+        if new.session and (into := sessions.taken(tx, new.run)) is not None:
+            return info_of(tx.connection, into, leased=into.owner is not None)
         parent = tx.line(new.parent) if new.parent else None
+        if parent is not None and parent.digest == ERASED:
+            raise RunErased(parent.id)
         if parent is not None and parent.head < new.parent_at:
             raise UnknownRun(f"run {new.parent!r} has no event {new.parent_at}")
         if new.session:
             tx.flush()
-            _check_session(tx, new.session, new.previous)
+            sessions.check(tx, new)
         previous = GENESIS
         if parent is not None:
             tx.flush()
@@ -211,16 +234,17 @@ class Create(Request):
             micro_usd=0,
             created_at=created_at,
             updated_at=created_at,
+            behind=int(new.behind),
             pending=(),
         )
         tx.connection.execute(
             "INSERT INTO run (id, parent, parent_at, head, hash, agent, session, principal, "
-            "digest, status, due, created_at, updated_at) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "digest, status, due, created_at, updated_at, behind) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(new.run, parent, new.parent_at, new.parent_at, previous),
                 *(new.agent, new.session, new.principal, new.digest),
-                *(index.status, line.due, created_at, created_at),
+                *(index.status, line.due, created_at, created_at, line.behind),
             ),
         )
         line.no = tx.connection.last_insert_rowid()
@@ -243,6 +267,12 @@ class Take(Request):
 
     def apply(self, tx: Transaction) -> Claim | None:
         line = tx.line(self.run)
+        if line.digest == ERASED:
+            raise RunErased(line.id)
+        if line.behind and not line.cancel:
+            tx.flush()
+            if ahead_of(tx.connection, line):
+                return None
         previous: Literal["new", "released", "dead", "expired"]
         if line.owner is None:
             previous = "released" if line.epoch else "new"
@@ -294,16 +324,23 @@ class Submit(Request):
 
     def apply(self, tx: Transaction) -> tuple[RunState, Entry | None]:
         line = tx.line(self.run)
+        if line.digest == ERASED:
+            raise RunErased(line.id)
         state = self.seen
         if state.seq < line.head:
             tx.flush()
             state = fold(state, entries_of(tx.connection, line, state.seq))
+        if isinstance(self.command, Queue) and self.command.id:
+            tx.flush()
+            if sessions.taken(tx, self.command.id) is not None:
+                return state, None
         state, entry = respond(state, self.command, self.now, self.actor)
         if entry is not None:
             prepared = prepare(self.run, (entry,), self.salts)
             index = index_of(state)
             tx.extend(line, prepared)
             tx.reindex(line, index, cancel=asks_to_cancel((entry,)))
+            sessions.queued(tx, line, entry)
         return state, entry
 
 
@@ -380,25 +417,3 @@ class Recount(Request):
 
 def _is_alive(tx: Transaction, token: str) -> bool:
     return tx.owners.fate(tx.connection, token) == "alive"
-
-
-def _check_session(tx: Transaction, session: str, previous: str | None) -> None:
-    found: Any = tx.connection.execute(_ACTIVE, (session,)).fetchone()
-    if found is not None:
-        raise SessionBusy(session, found[0])
-    if previous is None:
-        return
-    newest: Any = tx.connection.execute(_NEWEST, (session,)).fetchone()
-    if previous != (newest[0] if newest is not None else ""):
-        raise session_moved(session)
-
-
-_ACTIVE = (
-    "SELECT id FROM run INDEXED BY run_active WHERE session = ? AND session <> '' "
-    "AND status NOT IN ('completed', 'failed', 'stopped', 'cancelled')"
-)
-"""In the words of the index, or it would not be used."""
-_NEWEST = (
-    "SELECT id FROM run INDEXED BY run_session WHERE session = ? AND session <> '' "
-    "ORDER BY no DESC LIMIT 1"
-)

@@ -11,20 +11,35 @@ from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 import apsw
+import msgspec
 
 from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import Row
 from cairn.core.commands import Command
-from cairn.core.events import Entry
+from cairn.core.erasing import Erasure, Holdings
+from cairn.core.events import Entry, RunRef
 from cairn.core.index import Index, Pending
+from cairn.core.messages import Principal, clean
 from cairn.core.state import RunState
 from cairn.errors import ConfigError, StoreClosed, UnsupportedStore
-from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo
-from cairn.store.sqlite import backup, journal, owners, pruning, queries, spending
+from cairn.memory.embedding import Embedding
+from cairn.memory.port import Memory
+from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo
+from cairn.store.sqlite import (
+    backup,
+    erasing,
+    journal,
+    owners,
+    pruning,
+    queries,
+    sessions,
+    spending,
+)
 from cairn.store.sqlite.connection import Settings, abandon, open_writer
 from cairn.store.sqlite.faults import translate
 from cairn.store.sqlite.journal import Salts
-from cairn.store.sqlite.lines import pending_of_all
+from cairn.store.sqlite.lines import Line, info_of, pending_of_all
+from cairn.store.sqlite.memory import Change, SqliteMemory
 from cairn.store.sqlite.owners import Owners
 from cairn.store.sqlite.readers import Readers
 from cairn.store.sqlite.requests import (
@@ -169,10 +184,54 @@ class SqliteStore:
 
     async def session_head(self, session: str) -> RunInfo | None:
         """See `Store.session_head`."""
-        if not session:
+        return await self._read(lambda c: self._shown(c, sessions.head(c, session)))
+
+    def _shown(self, connection: apsw.Connection, line: Line | None) -> RunInfo | None:
+        if line is None:
             return None
-        found = await self.runs(RunFilter(session=session, limit=1))
-        return found[0] if found else None
+        leased = line.owner is not None and self._owners.fate(connection, line.owner) == "alive"
+        return info_of(connection, line, leased=leased)
+
+    async def session_open(self, session: str) -> list[RunInfo]:
+        """See `Store.session_open`."""
+        return await self._read(
+            lambda c: [
+                info
+                for line in sessions.open_lines(c, session)
+                if (info := self._shown(c, line)) is not None
+            ]
+        )
+
+    async def sessions(self, principal: str = "", limit: int = 100) -> list[SessionInfo]:
+        """See `Store.sessions`."""
+        return await self._read(lambda c: sessions.listed(c, principal, limit))
+
+    async def session(self, session: str) -> SessionInfo:
+        """See `Store.session`."""
+        return await self._read(lambda c: sessions.one(c, session))
+
+    async def unread(self, agents: Sequence[str], limit: int = 100) -> list[str]:
+        """See `Store.unread`."""
+        return await self._read(lambda c: sessions.unread(c, agents, limit))
+
+    async def message(self, id: str) -> RunRef | None:
+        """See `Store.message`."""
+        return await self._read(lambda c: sessions.message(c, id))
+
+    # ------------------------------------------------------------ memory
+
+    def memory(self, embedding: Embedding | None = None) -> Memory:
+        """The facts that are kept in this file; open as long as the store is."""
+        return SqliteMemory(self, embedding)
+
+    async def change(self, request: Change) -> object:
+        """A change of facts, in the writer's next transaction; its result once it is durable."""
+        self._check_open()
+        return await self._writer.ask(request)
+
+    async def look(self, query: Callable[[apsw.Connection], T]) -> T:
+        """What a function finds in one snapshot of the file."""
+        return await self._read(query)
 
     async def _read(self, query: Callable[[apsw.Connection], T]) -> T:
         self._check_open()
@@ -201,9 +260,9 @@ class SqliteStore:
         """See `Store.call_alive`."""
         return owners.is_shared(self._owners.call_lock(run, call))
 
-    async def prune(self, before: int, dry_run: bool = False) -> list[str]:
+    async def prune(self, before: int, dry_run: bool = False, session: str = "") -> list[str]:
         """See `Store.prune`."""
-        chosen = await self._read(lambda c: pruning.choose(c, self._owners, before))
+        chosen = await self._read(lambda c: pruning.choose(c, self._owners, before, session))
         if dry_run:
             return [run for run, _ in chosen]
         removed: list[str] = []
@@ -214,6 +273,21 @@ class SqliteStore:
         for run in removed:
             self._owners.forget_calls(run)
         return removed
+
+    async def holdings(self, principal: Principal) -> Holdings:
+        """See `Store.holdings`."""
+        return await self._read(lambda c: erasing.holdings(c, self._owners, principal))
+
+    async def erase(
+        self, principal: Principal, now: int, *, actor: str = "", reason: str = ""
+    ) -> Erasure:
+        """See `Store.erase`."""
+        self._check_open()
+        request = erasing.Erase(principal, now, clean(actor), clean(reason), self._salts)
+        erased = cast("Erasure", await self._writer.ask(request))
+        for run in erased.runs:
+            self._owners.forget_calls(run)
+        return msgspec.structs.replace(erased, cleared=request.clearing.done)
 
     async def backup(self, path: str) -> None:
         """See `Store.backup`."""

@@ -14,6 +14,7 @@ from hashlib import sha256
 import apsw
 
 from cairn.core.index import Index, Pending
+from cairn.store.retention import ENDED_VALUES
 from cairn.store.sqlite.connection import has_moved
 from cairn.store.sqlite.journal import Prepared, first_id
 from cairn.store.sqlite.lines import Line, find_line, pending_of_run, unknown
@@ -49,13 +50,23 @@ def _update(columns: Sequence[str]) -> dict[int, str]:
 
 
 _PLAIN = ("head", "counted", "hash", "updated_at", "steps", "tokens", "micro_usd")
-_INDEXED = ("epoch", "owner", "status", "waits", "wake_at", "cancel", "due")
+_INDEXED = ("epoch", "owner", "status", "waits", "wake_at", "cancel", "due", "behind", "unread")
 _UPDATE_PLAIN = _update(_PLAIN)
 _UPDATE_ALL = _update(_PLAIN + _INDEXED)
 
 
 class Overtaken(Exception):
     """The file is not as this process remembers it: the batch is done again, from the file."""
+
+
+class Clearing:
+    """What is to be done once the transaction is written, so that no page keeps what it removed."""
+
+    __slots__ = ("done",)
+
+    def __init__(self) -> None:
+        self.done = False
+        """Whether the file was written anew and its log cut, as its users let us."""
 
 
 class Transaction:
@@ -71,6 +82,10 @@ class Transaction:
         self.spending = Spending(connection, self.flush)
         self.driven: set[str] = set()
         """Runs this process has claimed and not released."""
+        self.clears_log = False
+        """Whether what this transaction removes must not stay in the write-ahead log either."""
+        self.clearing: Clearing | None = None
+        """Whether it must not stay in any page of the file either, and who wants to know."""
         self._doubtful: set[str] = set()
         self._lines: dict[str, Line] = {}
         self._version = -1
@@ -116,6 +131,8 @@ class Transaction:
     def roll_back(self) -> None:
         """Nothing of it happened; nothing of it is remembered."""
         self._version = -1
+        self.clears_log = False
+        self.clearing = None
         self.spending.forget()
         self._lines.clear()
         self._touched.clear()
@@ -203,18 +220,29 @@ class Transaction:
         """Bring the index columns and inbox rows up to date, as far as they changed."""
         line.steps, line.tokens, line.micro_usd = index.steps, index.tokens, index.micro_usd
         waits = ",".join(index.waits)
+        # what came later than the end was read by nobody of this run, and is no message any more
+        unread = line.unread if line.status in ENDED_VALUES else index.unread
         if (
             index.status != line.status
             or index.wake_at != line.wake_at
             or waits != line.waits
+            or unread != line.unread
             or cancel
         ):
             line.status, line.wake_at, line.waits = index.status, index.wake_at, waits
+            line.unread = unread
             line.cancel |= cancel
             line.indexed = True
         if line.pending != index.pending:
             self._refile(line, index.pending)
         self._dirty[line.no] = line
+
+    def read_by_another(self, line: Line) -> None:
+        """What a run left unread has been taken over by the one that goes on from it."""
+        if line.unread:
+            line.unread = 0
+            line.indexed = True
+            self._dirty[line.no] = line
 
     def _refile(self, line: Line, pending: tuple[Pending, ...]) -> None:
         old = line.pending
@@ -261,7 +289,7 @@ class Transaction:
             guard = (line.no, line.base_head, line.base_epoch)
             if line.indexed:
                 values += (line.epoch, line.owner, line.status, line.waits, line.wake_at)
-                values += (line.cancel, line.due, *guard)
+                values += (line.cancel, line.due, line.behind, line.unread, *guard)
                 indexed.append(values)
                 line.indexed = False
             else:

@@ -10,8 +10,10 @@ import asyncio
 import contextlib
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import apsw
 
@@ -21,11 +23,13 @@ from cairn.store.sqlite.faults import BUSY, FATAL, patiently, translate
 from cairn.store.sqlite.lines import Line
 from cairn.store.sqlite.owners import Owners
 from cairn.store.sqlite.requests import GiveUp, Request
-from cairn.store.sqlite.transaction import Overtaken, Transaction
+from cairn.store.sqlite.transaction import Clearing, Overtaken, Transaction
 
 BATCH_MAX = 512
 QUEUE_MAX = 4096
 """Requests that may wait; who comes later waits for room."""
+CLEARING_S = 0.01
+"""Between two attempts to cut the log, while others read what is in it."""
 
 Wish = Request | GiveUp
 Outcome = tuple[Request, object, BaseException | None]
@@ -164,9 +168,41 @@ class Writer:
         if tx.driven:
             self._owners.beat(self._connection)
         touched = patiently(tx.commit, self._settings.patience_s)
+        if tx.clearing is not None:
+            self._clear_file(tx.clearing)
+        elif tx.clears_log:
+            self._clear_log()
         if touched:
             self._wrote(touched)
         self._deliver(outcomes)
+
+    def _clear_log(self) -> bool:
+        """Bring the log to the file and cut it to nothing, as far as other readers let us."""
+        self._tx.clears_log = False
+        deadline = time.monotonic() + self._settings.patience_s
+        while True:
+            busy: Any = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy[0] or time.monotonic() >= deadline:
+                return not busy[0]
+            time.sleep(CLEARING_S)
+
+    def _clear_file(self, clearing: Clearing) -> None:
+        """Write the whole file anew: a page that rows were moved out of keeps copies of them.
+
+        What was asked for is written by then: others who hold the file are only waited for.
+        """
+        self._tx.clearing = None
+        connection = self._connection
+        # what stays passes through a file of the library's own, if it is too much for memory
+        connection.execute("PRAGMA temp_store = FILE")
+        try:
+            patiently(lambda: connection.execute("VACUUM"), self._settings.patience_s)
+        except (*BUSY, apsw.FullError, apsw.SQLError):  # it is as it was; they can ask again
+            self._clear_log()
+            return
+        finally:
+            connection.execute("PRAGMA temp_store = MEMORY")
+        clearing.done = self._clear_log()
 
     def _break(self, batch: Sequence[Wish], error: apsw.Error) -> None:
         """Nobody knows what the file holds now: nothing more goes through this object."""

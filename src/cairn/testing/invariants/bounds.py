@@ -6,6 +6,7 @@ from typing import Any
 
 from cairn.core import events as ev
 from cairn.core.limits import Usage
+from cairn.errors import ErrorClass
 from cairn.testing.invariants.calls import CallBook
 from cairn.testing.invariants.case import Case
 
@@ -150,8 +151,10 @@ class RunBook:
         self.request = None
 
     def replied(self, entry: ev.Entry, event: ev.ModelCompleted) -> None:
+        beside = self.request is not None and self.request.purpose != "turn"
         self._charge(event.usage)
-        self.answer = 0 if self.calls.turn else entry.seq
+        if not beside:  # what was asked beside the turns is no answer
+            self.answer = 0 if self.calls.turn else entry.seq
 
     def turn_taken(self, entry: ev.Entry, event: ev.TakeoverTurn) -> None:
         self.case.expect(self.request is None, "intent", "a person's turn while a request is open")
@@ -178,7 +181,12 @@ class RunBook:
         self.retry_at = event.retry_at
         self.case.ending |= event.disposition == "end"
 
+    def fed(self, entry: ev.Entry, event: ev.TurnFed) -> None:
+        self.steps += 1
+
     def rejected(self, entry: ev.Entry, event: ev.ModelRejected) -> None:
+        if event.error_class is ErrorClass.COMPACTION_FAILED:
+            return  # a summary: the book of the context knows
         self.case.expect(self.answer, "intent", "an answer is rejected and there is none")
         self._refused(event.disposition)
 
@@ -241,6 +249,7 @@ HANDLERS: dict[type[ev.Event], Any] = {
     ev.ModelRequested: RunBook.requested,
     ev.ModelCompleted: RunBook.replied,
     ev.ModelFailed: RunBook.request_failed,
+    ev.TurnFed: RunBook.fed,
     ev.TakeoverTurn: RunBook.turn_taken,
     ev.TakeoverEnded: RunBook.handed_back,
     ev.ModelRejected: RunBook.rejected,

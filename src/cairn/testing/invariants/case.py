@@ -33,6 +33,10 @@ NAMES = {
     "inside": "the runtime itself does not fail",
     "known": "an outcome that a living process knew is written",
     "patience": "nothing is tried again sooner than was said",
+    "session": "runs of a session go on one by one, and each of its messages is read once",
+    "context": "what is sent is the transcript or a checked summary of its beginning; the last "
+    "request is always in it, no pair is parted, and nothing ever leaves the transcript",
+    "intake": "a task's kind is settled once and only narrows; what feeds it comes once, before",
 }
 """Every invariant by its name."""
 

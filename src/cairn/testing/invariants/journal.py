@@ -16,6 +16,7 @@ from cairn.errors import ErrorClass, IllegalTransition
 from cairn.testing.invariants.bounds import BUCKETS, RunBook
 from cairn.testing.invariants.calls import CallBook
 from cairn.testing.invariants.case import Case, Violation
+from cairn.testing.invariants.context import ContextBook
 
 AFTER_THE_END = (ev.ToolLate, ev.ToolResolved)
 
@@ -66,6 +67,7 @@ class _Pass:
         self.case = case
         self.calls = CallBook(case)
         self.runs = RunBook(case, self.calls)
+        self.context = ContextBook(case, self.calls, first)
         self._first = first
         self.state: RunState | None = RunState(run=case.run or "run")
         self._at = 0
@@ -84,8 +86,11 @@ class _Pass:
         self._fold(entry, told=not in_place)
         self.calls.see(entry)
         self.runs.see(entry)
+        self.context.see(entry)
         if isinstance(event, ev.ModelRequested) and self.state is not None:
             self._well_formed(self.state)
+        if isinstance(event, ev.ContextCompacted | ev.ContextRestored) and self.state is not None:
+            self.context.agrees(self.state)
         if isinstance(event, ev.RunForked):
             self._sums_agree(self.state)
         if isinstance(event, ev.ErrorRaised | ev.RunFailed):
@@ -150,6 +155,7 @@ class _Pass:
         """What can only be said of the whole."""
         case, state = self.case, self.state
         self._sums_agree(state)
+        self.context.close(state)
         if state is None or state.end is None:
             return
         listed = {p.call for p in pending_of(state)}

@@ -7,15 +7,17 @@ from hashlib import sha256
 
 from cairn.core import events as ev
 from cairn.core.codec import encode, header
+from cairn.core.evolve import fold
 from cairn.core.index import index_of, pending_of
 from cairn.core.messages import Record
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
-from cairn.engine.load import fold_entries
+from cairn.engine.load import start_of
 from cairn.errors import CorruptJournal, IllegalTransition, UnknownRun
 from cairn.ports import RunFilter, Store
 from cairn.testing.invariants.case import Violation
 from cairn.testing.invariants.journal import examine, origin_of
+from cairn.testing.invariants.sessions import check_sessions
 
 ALL = 1_000_000_000
 
@@ -51,7 +53,7 @@ async def check_store(
     for info in await store.runs(RunFilter(limit=ALL)):
         if not wanted or info.run in wanted:
             found += await check_run(store, info.run, rules=known.get(info.agent))
-    return found
+    return found if wanted else [*found, *await check_sessions(store)]
 
 
 async def check_run(store: Store, run: str, *, rules: Rules | None = None) -> list[Violation]:
@@ -71,7 +73,9 @@ async def check_run(store: Store, run: str, *, rules: Rules | None = None) -> li
     if verified != len(entries) or info.head != len(entries):
         say("chain", f"{verified} of {len(entries)} events are verified, its head is {info.head}")
     try:
-        first = await fold_entries(store, origin_of(entries, run), entries[:1])
+        # what a run goes on from is said by its first event, or by its own run.continued
+        head = [entries[0], *(e for e in entries if isinstance(e.event, ev.RunContinued))]
+        first = fold(await start_of(store, origin_of(entries, run), head), entries[:1])
     except (CorruptJournal, IllegalTransition, UnknownRun) as error:
         say("legal", str(error))
         return found

@@ -26,9 +26,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--shrink", action="store_true", help="make failing seeds short")
     parser.add_argument(
         "--theme",
-        choices=("", "approvals"),
+        choices=("", "approvals", "context"),
         default="",
-        help="approvals: worlds full of decisions, expiries, grants and takeovers",
+        help="approvals: worlds full of decisions, expiries, grants and takeovers; "
+        "context: worlds of small windows, in which what is sent is condensed",
     )
     given = parser.parse_args(arguments)
     seeds = given.seeds or (0 if given.minutes else 100)

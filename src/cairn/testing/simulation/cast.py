@@ -1,4 +1,7 @@
-"""Who plays in a simulated world: one model that misbehaves, tools of every kind, two agents.
+"""Who plays in a simulated world: models that misbehave, tools of every kind, and agents.
+
+Two agents have all the room they need; the others have models with small windows, so that what
+they are sent must be condensed, are fed before they begin, or have their tasks classified.
 
 They are made once and hold nothing: what they do is up to the world whose process calls them.
 """
@@ -7,15 +10,18 @@ from __future__ import annotations
 
 import asyncio
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from cairn.agent import Agent, Answer, prepare
+from cairn.agent import Agent, Answer
+from cairn.block import ContextBlock
 from cairn.core.limits import Price, Usage
 from cairn.core.messages import Text
 from cairn.core.policy import Policy
-from cairn.core.rules import Rules
+from cairn.core.rules import Need, Rules
 from cairn.core.terms import ApprovalTerms
+from cairn.crew import prepare
 from cairn.errors import ErrorClass, ModelError
+from cairn.intake import Intake
 from cairn.ports import ModelReply, ModelRequest, OnDelta, ReplyCall
 from cairn.testing.simulation.loop import HERE
 from cairn.tools.builtin import ask_user
@@ -45,18 +51,28 @@ RECOVERIES = {
     "pick": "once",
     "secret": "once",
 }
+SMALL = 10_000
+"""Windows up to here are small ones."""
+SHORT = 0.35
+"""How many tasks of an ordinary world go to who is short of room."""
+ORDER = Need(name="order", question="Which one?", pattern=r"task of \w*[02468]\b|second|message")
+"""What half of the tasks leave out; who is asked says it."""
 PRICE = Price(input=1_000_000, output=2_000_000, version="simulated")
 
 
 class Outside(Protocol):
     """The world as its cast sees it."""
 
-    async def reply(self, name: str, request: ModelRequest, show: OnDelta | None) -> ModelReply:
-        """What a model says."""
+    async def reply(self, window: int, request: ModelRequest, show: OnDelta | None) -> ModelReply:
+        """What a model with such a window says."""
         ...
 
     async def act(self, ctx: Context[Any], tool: str) -> str:
         """One attempt of a tool."""
+        ...
+
+    def words(self, ctx: Context[Any]) -> str:
+        """How much a tool has to say beside what it did."""
         ...
 
     async def probe(self, ctx: Context[Any], tool: str) -> Any:
@@ -65,6 +81,19 @@ class Outside(Protocol):
 
     async def check(self, answer: Answer) -> str | None:
         """What is wrong with an answer."""
+        ...
+
+
+@runtime_checkable
+class Mortal(Protocol):
+    """A process, as far as its own work may end it."""
+
+    async def crash(self) -> None:
+        """It is gone in this very moment."""
+        ...
+
+    async def freeze_now(self) -> None:
+        """It stands still in this very moment."""
         ...
 
 
@@ -78,21 +107,22 @@ def world_here() -> Outside:
 class Player:
     """A model of the simulated world."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, window: int = 128_000) -> None:
         self.name = name
         self.price: Price | None = PRICE
-        self.window = 128_000
+        self.window = window
         self.max_output = 600
         self.timeout_s = MODEL_S
 
     async def request(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         """See `Model.request`."""
-        return await world_here().reply(self.name, request, on_delta)
+        return await world_here().reply(self.window, request, on_delta)
 
 
-def _tool(name: str, **options: Any) -> Tool[..., Any]:
+def _tool(name: str, *, wordy: bool = False, **options: Any) -> Tool[..., Any]:
     async def work(n: int, ctx: Context[Any]) -> str:
-        return await world_here().act(ctx, name)
+        said = await world_here().act(ctx, name)
+        return f"{said} {world_here().words(ctx)}" if wordy else said
 
     async def find(n: int, ctx: Context[Any]) -> Any:
         return await world_here().probe(ctx, name)
@@ -113,7 +143,22 @@ async def complete(answer: Answer) -> str | None:
 @cache
 def agents(theme: str = "") -> tuple[Agent, ...]:
     """The agents of every simulated world; one full of approvals has one more."""
-    tools = [
+    plain, careful = _with_room()
+    if theme == "approvals":
+        return plain, careful, _guarded()
+    return plain, careful, *_short_of_room()
+
+
+def cast_for(theme: str, draw: float) -> tuple[Agent, ...]:
+    """Among whom a task's agent is picked, by a number from 0 up to 1."""
+    every = agents(theme)
+    if theme == "approvals":
+        return every
+    return every[2:] if theme == "context" or draw < SHORT else every[:2]
+
+
+def _tools() -> list[Any]:
+    return [
         _tool("look", effect="read", retries=1),
         _tool("pay", effect="write", recovery="keyed", retries=1, conflict_key="n"),
         _tool("post", effect="write"),
@@ -126,6 +171,10 @@ def agents(theme: str = "") -> tuple[Agent, ...]:
         _tool("secret", effect="read"),
         ask_user,
     ]
+
+
+def _with_room() -> tuple[Agent, Agent]:
+    tools = _tools()
     plain = Agent("plain", Player("first"), tools=tools, builtins=(), approval_days=7)
     careful = Agent(
         "careful",
@@ -139,22 +188,70 @@ def agents(theme: str = "") -> tuple[Agent, ...]:
         on_loop="ask",
         repairs=2,
     )
-    if theme != "approvals":
-        return plain, careful
-    guarded = Agent(
+    return plain, careful
+
+
+def _guarded() -> Agent:
+    return Agent(
         "guarded",
         Player("first"),
-        tools=tools,
+        tools=_tools(),
         builtins=(),
         approval=ApprovalTerms(roles=("lead",), other_person=True, expires_in=6.0),
     )
-    return plain, careful, guarded
+
+
+def _short_of_room() -> tuple[Agent, ...]:
+    """One whose context a model condenses, one that is fed, one that is sent little at all."""
+    tools = [
+        _tool("look", effect="read", retries=1, wordy=True),
+        _tool("post", effect="write", wordy=True),
+        _tool("send", effect="write", recovery="probe", conflict_key="n", settle=1.0),
+        _tool("refund", effect="write", conflict_key="n"),
+        _tool("note", effect="write", recovery="repeat", conflict_key="n", wordy=True),
+        _tool("secret", effect="read"),
+        ask_user,
+    ]
+    condensed = Agent(
+        "condensed",
+        Player("small", 3_400),
+        tools=tools,
+        builtins=("read_artifact",),
+        fallback_models=[Player("smaller", 2_800)],
+        summary_model=Player("scribe", 2_600),
+    )
+    fed = Agent(
+        "fed",
+        Player("small", 3_400),
+        tools=tools,
+        builtins=(),
+        context=[
+            ContextBlock("ground", tool="look", arguments={"n": 1}),
+            ContextBlock("hidden", tool="secret", arguments={"n": 1}),
+            ContextBlock("asked", tool="refund", arguments={"n": 3}),
+            ContextBlock("manners", "Be brief.", place="end"),
+        ],
+        history="summary",
+        summary_model=None,
+        intake=Intake(model=Player("sorter", 2_000)),
+    )
+    brief = Agent(
+        "brief",
+        Player("small", 3_400),
+        tools=tools,
+        builtins=(),
+        history=2,
+        tool_results=1,
+        intake=Intake(needs=[ORDER], model=Player("sorter", 2_000)),
+    )
+    return condensed, fed, brief
 
 
 @cache
 def rules() -> dict[str, Rules]:
     """By which rules the agents are driven."""
-    return {agent.name: prepare(agent, POLICY).rules for agent in agents("approvals")}
+    every = {agent.name: agent for theme in ("", "approvals") for agent in agents(theme)}
+    return {name: prepare(agent, POLICY).rules for name, agent in every.items()}
 
 
 async def misbehave(kind: str, draw: Any) -> ModelReply | None:
@@ -195,6 +292,7 @@ async def _stubborn() -> None:
 
 
 USED = Usage(input_tokens=120, output_tokens=30)
+EXCESS = Usage(input_tokens=5_000, output_tokens=4_000)
 CLASSES = (
     "rate_limited",
     "quota_exhausted",
@@ -220,6 +318,8 @@ MODEL_FAULTS = {
     **{f"reply: {each}": 0.012 for each in SKEWED},
 }
 """How likely each way of a model to go wrong is, per request."""
+OF_SMALL = {**MODEL_FAULTS, "model: context_overflow": 0.05}
+"""The same of a model with a small window."""
 
 
 def skewed(kind: str, reply: ModelReply) -> ModelReply:
@@ -238,6 +338,5 @@ def skewed(kind: str, reply: ModelReply) -> ModelReply:
         case "no usage":
             return ModelReply(parts=reply.parts, calls=reply.calls, usage=None)
         case "excess":
-            used = Usage(input_tokens=5_000, output_tokens=4_000)
-            return ModelReply(parts=reply.parts, calls=reply.calls, usage=used)
+            return ModelReply(parts=reply.parts, calls=reply.calls, usage=EXCESS)
     return ModelReply(parts=reply.parts, calls=calls, finish="tool_calls", usage=reply.usage)

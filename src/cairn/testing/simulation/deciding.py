@@ -143,7 +143,9 @@ async def _in_its_place(people: People, what: str, place: str) -> None:
         return
     run, who = people.chance.pick(place, runs), people.chance.pick(place, NAMES)
     if what == "hand back":
-        await people.client.submit(run, cmd.HandBack(), who)
+        if people.chance.draw(place) < 0.7:  # else by anybody, who may not
+            who = (await load(people.client.store, run)).taken or who
+        await people.client.submit(run, cmd.HandBack(by=who), who)
         return
     for _ in range(people.chance.between(place, 1, 6)):
         state = await load(people.client.store, run)
@@ -208,7 +210,7 @@ class GrantBook:
         self._learn(run, entry.event)
 
     def _learn(self, run: str, event: ev.Event) -> None:
-        if isinstance(event, ev.ModelCompleted | ev.TakeoverTurn):
+        if isinstance(event, ev.ModelCompleted | ev.TakeoverTurn | ev.TurnFed):
             for part in calls_of(event.parts):
                 self._calls[run, part.id] = (part.name, part.arguments)
         elif isinstance(event, ev.ToolEdited) and (run, event.call) in self._calls:

@@ -19,11 +19,11 @@ from typing import Any, Protocol, cast
 from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import Row
 from cairn.core.commands import Command
-from cairn.core.events import Entry
+from cairn.core.events import Entry, RunRef
 from cairn.core.index import Index, Pending
 from cairn.core.state import RunState
 from cairn.errors import CairnError
-from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, Store
+from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo, Store
 from cairn.store.inmemory import InMemoryStore, Journals
 from cairn.store.sqlite import owners
 from cairn.store.sqlite.connection import Settings
@@ -280,6 +280,21 @@ class _Waited:
 
     async def session_head(self, session: str) -> RunInfo | None:
         return cast("RunInfo | None", await self._do(self.real.session_head(session)))
+
+    async def session_open(self, session: str) -> list[RunInfo]:
+        return cast("list[RunInfo]", await self._do(self.real.session_open(session)))
+
+    async def session(self, session: str) -> SessionInfo:
+        return cast("SessionInfo", await self._do(self.real.session(session)))
+
+    async def sessions(self, principal: str = "", limit: int = 100) -> list[SessionInfo]:
+        return cast("list[SessionInfo]", await self._do(self.real.sessions(principal, limit)))
+
+    async def unread(self, agents: Sequence[str], limit: int = 100) -> list[str]:
+        return cast("list[str]", await self._do(self.real.unread(agents, limit)))
+
+    async def message(self, id: str) -> RunRef | None:
+        return cast("RunRef | None", await self._do(self.real.message(id)))
 
     def lock_path(self, run: str, call: str) -> str:
         return ""

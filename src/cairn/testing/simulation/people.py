@@ -10,17 +10,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
+from cairn.agent import Agent
 from cairn.core.commands import HandBack, Queue, Resume
 from cairn.core.index import Pending
 from cairn.core.messages import Text
+from cairn.core.policy.form import TaskKind
 from cairn.engine.client import Task
 from cairn.engine.load import load
 from cairn.errors import CairnError, SessionBusy, StoreError
 from cairn.ports import RunFilter, RunInfo
-from cairn.testing.simulation import deciding
-from cairn.testing.simulation.cast import agents
+from cairn.testing.simulation import condensing, deciding
+from cairn.testing.simulation.cast import agents, cast_for
 from cairn.testing.simulation.world import World
 
 ENDED = {"completed", "failed", "stopped", "cancelled"}
@@ -34,6 +36,7 @@ DISTURBANCES = {
     "people: session message": 0.05,
     "people: retry an ended run": 0.05,
     "people: run it again": 0.04,
+    "people: take a compaction back": 0.04,
     "process: crash": 0.06,
     "process: short freeze": 0.05,
     "process: freeze past the lease": 0.07,
@@ -44,6 +47,7 @@ DISTURBANCES = {
     "clock: set back": 0.04,
 }
 """How likely each is, per disturbance laid out."""
+OF_THEMES = {"approvals": deciding.DISTURBANCES, "context": condensing.DISTURBANCES}
 LIMITS = {
     "steps": 2,
     "calls": 3,
@@ -55,6 +59,11 @@ LIMITS = {
     "running_s": 8,
 }
 """The narrow bounds that some runs get."""
+MODES: tuple[Literal["", "queue", "interrupt"], ...] = ("", "queue", "queue", "interrupt")
+"""What a task is that comes to a session at work; the empty one becomes a message to its run."""
+SHORT_OF_ROOM = ("condensed", "fed", "brief")
+BACK = {"people: take a compaction back": 0.25}
+"""How likely it is that somebody who handed a task over takes back what was condensed of it."""
 DECIDER = "cas"
 """Who decides in the end: somebody who has led to nothing and may decide everything."""
 ROUNDS = 400
@@ -92,7 +101,7 @@ class People:
     async def _start(self, run: str, session: str = "", spread: int = 0) -> None:
         chance, place = self.chance, f"task {run}"
         await asyncio.sleep(chance.draw(place) * spread)
-        agent = chance.pick(place, agents(self.world.theme))
+        agent = chance.pick(place, cast_for(self.world.theme, chance.draw(f"room {run}")))
         limits = agent.limits
         if chance.incident(f"limits {run}", {"limits: narrow": 0.35}):
             names = chance.some(place, tuple(LIMITS), 2)
@@ -102,24 +111,41 @@ class People:
             input=(Text(f"task of {run}"),),
             session=session,
             limits=limits,
-            kind="query" if chance.draw(place) < 0.08 else "operate",
+            kind=self._kind(run, agent, chance.draw(place)),
             approvals="none" if chance.draw(place) < 0.1 else "ask",
             on_loop=agent.on_loop,
+            mode=chance.pick(f"mode {run}", MODES) if session else "",
         )
+        if agent.name in SHORT_OF_ROOM and chance.incident(f"back {run}", BACK):
+            work = self._try(partial(condensing.take_back, self, run, f"back {run}"))
+            self._unfinished.append(self.world.loop.start(self.world.people, work))
         for _ in range(4):
             try:
                 await self.client.start(task, run)
             except StoreError:
                 await asyncio.sleep(0.5)  # whether it was made is not known: the same call again
             except SessionBusy as busy:
-                await self._try(partial(self._tell, busy.run))
+                await self._try(partial(self._tell, busy.run, run))
                 return
             else:
                 return
 
-    async def _tell(self, run: str) -> None:
+    def _kind(self, run: str, agent: Agent, draw: float) -> TaskKind:
+        if agent.intake.model is not None and self.chance.draw(f"kind of {run}") < 0.4:
+            return "generate"
+        return "query" if draw < 0.08 else "operate"
+
+    async def _tell(self, run: str, id: str = "") -> None:
+        """Say something to a run; who gives an id may say it again, and it is one message."""
         self.made += 1
-        await self.client.submit(run, Queue(parts=(Text(f"message {self.made}"),)))
+        message = Queue(parts=(Text(f"message {id or self.made}"),), id=id)
+        for _ in range(1 + 3 * bool(id)):
+            try:
+                await self.client.submit(run, message)
+            except StoreError:
+                await asyncio.sleep(0.5)
+            else:
+                return
 
     # ---------------------------------------------------------------- disturbing
 
@@ -129,7 +155,7 @@ class People:
         for n in range(count):
             place = f"disturbance {n}"
             when = self.chance.draw(f"{place} when") * horizon
-            kinds = deciding.DISTURBANCES if world.theme else DISTURBANCES
+            kinds = OF_THEMES.get(world.theme, DISTURBANCES)
             kind = self.chance.incident(place, kinds)
             if kind:
                 world.later(when, partial(self._happen, kind, place))
@@ -195,6 +221,8 @@ class People:
                 await self.world.people.rt.cancel_async(run.run, "enough")
             case "message":
                 await self._tell(run.run)
+            case "take a compaction back":
+                await condensing.take_back(self, run.run, place)
             case "retry an ended run":
                 await self._retry(runs, place)
             case "run it again":
@@ -205,9 +233,9 @@ class People:
         if over:
             self.made += 1
             limits = {"steps": 50, "calls": 200, "tokens": 500_000, "micro_usd": 5_000_000}
-            await self.client.retry(
-                self.chance.pick(place, over).run, f"f{self.made}", limits=limits
-            )
+            run = self.chance.pick(place, over).run
+            own = f"f{self.made}" if self.chance.draw(place) < 0.7 else ""
+            await self.client.retry(run, own, limits=limits)
 
     async def _decide(self, place: str, *, twice: bool) -> None:
         waiting = await self.client.pending()
@@ -221,13 +249,13 @@ class People:
         await asyncio.gather(*both)
 
     async def _settle(self, pending: Pending, place: str) -> None:
-        if self.world.theme and pending.kind == "approval" and not self.chance.quiet:
+        if self.world.theme == "approvals" and pending.kind == "approval" and not self.chance.quiet:
             await deciding.decide(self, pending, place)
             return
         draw = self.chance.draw(place)
         if pending.id.endswith("/takeover"):
             run = pending.id.removesuffix("/takeover")
-            await self.client.submit(run, HandBack())
+            await self.client.submit(run, HandBack(by=pending.detail))
             return
         match pending.kind:
             case "approval" if draw < 0.75:
@@ -264,12 +292,16 @@ class People:
         """Help every run to its end; False when some never comes to one."""
         world, chance = self.world, self.chance
         chance.quiet = True  # who is frozen wakes up in its own time
+        calm = 0
         for n in range(ROUNDS):
             if not world.workers():
                 world.spawn()
+            owed = await world.look.unread([agent.name for agent in agents(world.theme)], 1_000)
             runs = await world.look.runs(RunFilter(limit=1_000))
-            going_on = [r for r in runs if r.status not in ENDED]
-            if not going_on and all(t.done() for t in self._unfinished):
+            going_on = [r for r in runs if r.status not in ENDED or r.run in owed]
+            # the two looks are not one: a run may end between them, and leave something unread
+            calm = calm + 1 if not going_on and all(t.done() for t in self._unfinished) else 0
+            if calm == 2:
                 return True
             for run in going_on:
                 if run.status == "paused":

@@ -17,6 +17,7 @@ from cairn.ports import RunFilter
 from cairn.testing.invariants import Violation, check_acknowledged, check_effects, check_store
 from cairn.testing.simulation.cast import RECOVERIES, rules
 from cairn.testing.simulation.chance import Chance
+from cairn.testing.simulation.condensing import check_sent
 from cairn.testing.simulation.disks import Disk, File, Memory
 from cairn.testing.simulation.loop import Stuck, VirtualLoop
 from cairn.testing.simulation.people import ENDED, People
@@ -90,7 +91,8 @@ class Simulation(Record):
         only: Numbers of the runs to hand over, from 1; all by default.
         turns: How many turns a run's script may have at most.
         theme: `approvals` for a world in which nearly all is about approvals, grants and
-            takeovers; empty for one of everything.
+            takeovers, `context` for one whose models have small windows; empty for one of
+            everything.
     """
 
     seed: int
@@ -191,6 +193,9 @@ class _Story:
         self.violations += check_acknowledged(own, witness.kept)
         self.violations += check_effects(self.trace, witness.effects, RECOVERIES)
         self.violations += check_truth(own, witness.effects)
+        for run in own:
+            sent = [each for each in witness.sent if each.run == run]
+            self.violations += await check_sent(look, run, sent) if sent else []
         self.violations += witness.found
         self.violations += witness.grants.found
 

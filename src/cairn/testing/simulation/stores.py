@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import Row
 from cairn.core.commands import Command
-from cairn.core.events import Entry
+from cairn.core.erasing import Erasure, Holdings
+from cairn.core.events import Entry, RunRef
 from cairn.core.index import Index, Pending
+from cairn.core.messages import Principal
 from cairn.core.state import RunState
 from cairn.errors import StoreBusy, StoreClosed, StoreFailed
-from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, Store
+from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo, Store
 
 if TYPE_CHECKING:
     from cairn.testing.simulation.process import Process
@@ -195,6 +197,21 @@ class FaultyStore:
     async def session_head(self, session: str) -> RunInfo | None:
         return await self._read(lambda: self.inner.session_head(session))
 
+    async def session_open(self, session: str) -> list[RunInfo]:
+        return await self._read(lambda: self.inner.session_open(session))
+
+    async def session(self, session: str) -> SessionInfo:
+        return await self._read(lambda: self.inner.session(session))
+
+    async def sessions(self, principal: str = "", limit: int = 100) -> list[SessionInfo]:
+        return await self._read(lambda: self.inner.sessions(principal, limit))
+
+    async def unread(self, agents: Sequence[str], limit: int = 100) -> list[str]:
+        return await self._read(lambda: self.inner.unread(agents, limit))
+
+    async def message(self, id: str) -> RunRef | None:
+        return await self._read(lambda: self.inner.message(id))
+
     # ------------------------------------------------------------ waiting and the rest
 
     async def changed(self, run: str, seq: int, timeout_s: float) -> bool:
@@ -211,8 +228,16 @@ class FaultyStore:
     def call_alive(self, run: str, call: str) -> bool:
         return self.inner.call_alive(run, call)
 
-    async def prune(self, before: int, dry_run: bool = False) -> list[str]:
-        return await self.inner.prune(before, dry_run)
+    async def prune(self, before: int, dry_run: bool = False, session: str = "") -> list[str]:
+        return await self.inner.prune(before, dry_run, session)
+
+    async def holdings(self, principal: Principal) -> Holdings:
+        return await self.inner.holdings(principal)
+
+    async def erase(
+        self, principal: Principal, now: int, *, actor: str = "", reason: str = ""
+    ) -> Erasure:
+        return await self.inner.erase(principal, now, actor=actor, reason=reason)
 
     async def backup(self, path: str) -> None:
         await self.inner.backup(path)

@@ -16,7 +16,7 @@ from cairn.core.messages import Text
 from cairn.errors import NotDone, ToolError, Unsure
 from cairn.ports import ModelReply, ModelRequest, OnDelta, ReplyCall
 from cairn.testing.invariants import Acknowledged, Effect, Violation, fingerprint
-from cairn.testing.simulation import cast, deciding
+from cairn.testing.simulation import cast, condensing, deciding
 from cairn.testing.simulation.chance import Chance
 from cairn.testing.simulation.disks import Disk
 from cairn.testing.simulation.loop import VirtualLoop
@@ -75,6 +75,7 @@ class Witness:
     keys: set[tuple[str, str]] = field(default_factory=set)
     found: list[Violation] = field(default_factory=list)
     epochs: dict[str, int] = field(default_factory=dict)
+    sent: list[condensing.Sent] = field(default_factory=list)
     grants: deciding.GrantBook = field(default_factory=deciding.GrantBook)
 
     def claimed(self, run: str, epoch: int) -> None:
@@ -165,12 +166,12 @@ class World:
 
     # ---------------------------------------------------------------- the model
 
-    async def reply(self, name: str, request: ModelRequest, show: OnDelta | None) -> ModelReply:
+    async def reply(self, window: int, request: ModelRequest, show: OnDelta | None) -> ModelReply:
         """What a model says to a request."""
         chance, run = self.chance, request.run
         for fault in faults(request.messages):
             self.witness.say("messages", run, fault)
-        await self._intended(
+        intent = await self._intended(
             run,
             lambda e: (
                 isinstance(e.event, ev.ModelRequested)
@@ -178,9 +179,17 @@ class World:
             ),
             f"the request of step {request.step}",
         )
+        asked = intent.event if intent is not None else None
+        purpose = asked.purpose if isinstance(asked, ev.ModelRequested) else "turn"
+        for fault in condensing.faults_of(request, purpose, window):
+            self.witness.say("context", run, fault)
         await asyncio.sleep(0.05 + chance.draw(f"pace {run}") * 1.5)
-        kind = chance.incident(f"model {run}", cast.MODEL_FAULTS)
-        reply = self._line(run, request)
+        if purpose != "turn":
+            return await condensing.aside(chance, request, purpose)
+        self.witness.sent.append(condensing.sent_of(request))
+        table = cast.MODEL_FAULTS if window > cast.SMALL else cast.OF_SMALL
+        kind = chance.incident(f"model {run}", table)
+        reply = self._line(run, request, small=window <= cast.SMALL)
         if kind.startswith("model: "):
             bad = await cast.misbehave(kind, lambda: chance.draw(f"pace {run}"))
             if bad is not None:
@@ -189,22 +198,26 @@ class World:
             return cast.skewed(kind, reply)
         return reply
 
-    def _line(self, run: str, request: ModelRequest) -> ModelReply:
+    def _line(self, run: str, request: ModelRequest, *, small: bool) -> ModelReply:
         line = self._lines.get((run, request.turn))
         if line is None:
-            line = self._lines[run, request.turn] = self._written(run, request.turn)
+            line = self._lines[run, request.turn] = self._written(run, request.turn, small=small)
         return line
 
-    def _written(self, run: str, turn: int) -> ModelReply:
+    def _written(self, run: str, turn: int, *, small: bool) -> ModelReply:
         """The script of a run: some turns with calls, then an answer."""
         chance, place = self.chance, f"script {run} {turn}"
         if run not in self._lengths:
-            self._lengths[run] = chance.between(f"length {run}", 0, self.turns)
+            most = self.turns * 2 if small else self.turns
+            self._lengths[run] = chance.between(f"length {run}", 0, most)
         if turn >= self._lengths[run]:
             return ModelReply(parts=(Text(f"done after {turn}"),), usage=cast.USED)
         calls: list[ReplyCall] = []
         for n in range(chance.between(place, 1, 4)):
-            tool = chance.pick(place, deciding.KINDS if self.theme else cast.KINDS)
+            if small and chance.draw(place) < 0.94:
+                calls.append(condensing.call_of(chance, place))
+                continue
+            tool = chance.pick(place, deciding.KINDS if self.theme == "approvals" else cast.KINDS)
             arguments = f'{{"n":{chance.between(place, 0, 3)}}}'
             if chance.draw(place) < 0.06:
                 tool, arguments = "ask_user", '{"question":"which one?"}'
@@ -297,12 +310,16 @@ class World:
             said = f"attempt {attempt} of {call} returned {WRITTEN_S:g} s ago"
             self.witness.say("known", run, f"{said} and nothing says so")
 
-    async def _intended(self, run: str, is_it: Callable[[ev.Entry], bool], what: str) -> None:
-        """The intent of what happens now must be durable."""
+    async def _intended(
+        self, run: str, is_it: Callable[[ev.Entry], bool], what: str
+    ) -> ev.Entry | None:
+        """The intent of what happens now, which must be durable."""
         if self.over:
             raise asyncio.CancelledError
-        if not any(map(is_it, reversed(await self.look.read(run)))):
+        found = next(filter(is_it, reversed(await self.look.read(run))), None)
+        if found is None:
             self.witness.say("intent", run, f"{what} is made and its intent is not durable")
+        return found
 
     def _happens(self, ctx: Context[Any], tool: str) -> None:
         if self.over:
@@ -314,6 +331,10 @@ class World:
         self.witness.effects.append(
             Effect(run=ctx.run_id, call=ctx.call_id, attempt=ctx.attempt, tool=tool, key=ctx.key)
         )
+
+    def words(self, ctx: Context[Any]) -> str:
+        """How much a tool has to say beside what it did."""
+        return condensing.words(self.chance, ctx.run_id, ctx.call_id)
 
     async def probe(self, ctx: Context[Any], tool: str) -> Any:
         """What a probe finds out."""

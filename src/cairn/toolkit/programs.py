@@ -11,7 +11,7 @@ from pydantic import Field
 
 from cairn.errors import ConfigError
 from cairn.sandbox import Limits
-from cairn.toolkit.shell import Effect, Walls, run_confined, settle_of, walls_of, workspace_of
+from cairn.toolkit.commands import Effect, Walls, run_confined, settle_of, walls_of, workspace_of
 from cairn.tools.context import Context
 from cairn.tools.tool import Tool, make_tool
 
@@ -70,7 +70,7 @@ def python_tool(
         Args:
             code: The whole program; print what you want to know.
         """
-        interpreter = walls.python(workspace_of(ctx))
+        interpreter = walls.under(ctx.sandbox).python(workspace_of(ctx))
         argv = [interpreter, "-I", "-S", "-B", "-X", "utf8", "-c", START, *folders]
         return run_confined(ctx, walls, argv, stdin=code.encode(), readable=folders)
 
@@ -83,6 +83,7 @@ def python_tool(
             "settle": settle_of(effect),
             "taint": TAINT,
         },
+        sandbox=walls,
     )
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from cairn.core.events import SandboxChosen
 from cairn.sandbox import Limits, Sandbox
 from cairn.tools.context import Context
 from cairn.tools.tool import Tool, make_tool
@@ -79,6 +78,7 @@ def shell_tool(
             "settle": settle_of(effect),
             "taint": TAINT,
         },
+        sandbox=walls,
     )
 
 
@@ -110,8 +110,7 @@ def run_confined(
         Unsure: nobody knows how it ended.
         TimeoutError: it was unsandboxed and took too long.
     """
-    if walls.is_new_to(ctx.run_id):
-        ctx.facts.append(SandboxChosen(rung=walls.rung, tool=ctx.tool or "shell"))
+    walls = walls.under(ctx.sandbox)
     launch = walls.prepare(
         argv,
         workspace=workspace_of(ctx),

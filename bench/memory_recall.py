@@ -1,0 +1,306 @@
+"""How often memory finds the fact that answers a question, by full text alone.
+
+    python bench/memory_recall.py          print the figures, language by language
+    python bench/memory_recall.py --misses also each question whose fact is not found first
+
+A small set with labels, written for this: facts of one person and one project, several of them
+close to each other on purpose, and questions that do not repeat a fact's words. English, Chinese,
+both mixed, Japanese and Korean. No embedder takes part, so the figures are the floor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import defaultdict
+from typing import NamedTuple
+
+from cairn.core.messages import Principal
+from cairn.memory import Memory, NewFact
+from cairn.memory.facts import user_scope
+from cairn.memory.inmemory import InMemoryMemory
+
+FACTS = {
+    # one person, in English
+    "coffee": "Drinks coffee black, without sugar, and never after three in the afternoon.",
+    "tea": "Likes green tea in the evening; peppermint tea when ill.",
+    "allergy": "Is allergic to peanuts and carries an adrenaline pen.",
+    "vegetarian": "Has been a vegetarian since 2019, but eats eggs and cheese.",
+    "sister": "Her sister Marta lives in Porto and works as a nurse.",
+    "brother": "Her brother Luis studies chemistry in Leeds.",
+    "dog": "Has a dog named Biscuit, a brown terrier who is afraid of thunder.",
+    "cat": "The neighbour's cat is called Pixel and visits on Sundays.",
+    "birthday": "Her birthday is on the 14th of May; she does not like surprise parties.",
+    "anniversary": "The wedding anniversary is on the 2nd of September.",
+    "flight_seat": "Prefers an aisle seat on flights and a window seat on trains.",
+    "hotel": "Books hotels with a gym and late checkout, never above the tenth floor.",
+    "timezone": "Lives in Lisbon and works in Western European Time.",
+    "office": "Goes to the office on Tuesdays and Thursdays; other days are remote.",
+    "meetings": "Wants no meetings before ten in the morning.",
+    "summary": "Prefers summaries as three bullet points, not as prose.",
+    "language": "Reads Spanish and Portuguese well, speaks a little German.",
+    "doctor": "Dr. Almeida is her dentist; the clinic is next to the cathedral.",
+    "bike": "Rides an electric bicycle to work and stores it in the basement.",
+    "glasses": "Needs large print because of weak eyesight.",
+    # one project, in English
+    "deploy": "Releases are deployed on Wednesdays after the smoke tests pass.",
+    "rollback": "To undo a release, run make rollback with the tag of the last good build.",
+    "database": "The production database is Postgres 16; the test suite uses SQLite.",
+    "backup": "Backups are taken nightly at 02:00 and kept for 35 days.",
+    "codeowner": "Changes to the billing module need a review by Priya.",
+    "frontend": "Tomas maintains the web frontend, written in Svelte.",
+    "lint": "The linter allows lines of up to 100 characters.",
+    "python": "The service runs on Python 3.12 and must not import pandas.",
+    "timeout": "Requests to the payment provider time out after eight seconds.",
+    "retry": "Failed webhooks are sent again five times with growing pauses.",
+    "invoice": "Invoices are numbered per country, starting with the ISO code.",
+    "currency": "All prices are stored in cents, as integers.",
+    "staging": "The staging server is rebuilt from scratch every Monday.",
+    "oncall": "The on-call rotation changes on Friday at noon.",
+    "customer_acme": "The customer Acme pays by bank transfer and gets net 60 terms.",
+    "customer_bolt": "The customer Bolt pays by card and is charged monthly.",
+    "vendor": "Parcels are shipped by the carrier NordPost; tracking numbers begin with NP.",
+    "license": "New dependencies must have a permissive licence; GPL is not accepted.",
+    # Chinese
+    "zh_food": "她不吃辣，最喜欢的菜是清蒸鲈鱼。",
+    "zh_friend": "他最好的朋友王磊在深圳做硬件工程师。",
+    "zh_wife": "他的妻子叫陈静，是一名小学老师。",
+    "zh_city": "去年从北京搬到了杭州，住在西湖附近。",
+    "zh_train": "出差一般坐高铁，不喜欢坐飞机。",
+    "zh_tea": "早上喝龙井茶，晚上不喝咖啡。",
+    "zh_report": "周报要在每个星期五下午五点之前交给李经理。",
+    "zh_sport": "每周三晚上和同事打羽毛球。",
+    "zh_baby": "女儿今年六岁，九月份上小学。",
+    "zh_health": "对青霉素过敏，看病时要提醒医生。",
+    "zh_book": "正在读《三体》第二部，喜欢科幻小说。",
+    "zh_bank": "工资卡是招商银行的，房贷每月十五号扣款。",
+    "zh_style": "回答问题时希望先给结论，再解释原因。",
+    "zh_server": "测试服务器放在上海机房，生产服务器在张家口。",
+    "zh_budget": "项目预算上限是八十万元，超过需要总监批准。",
+    "zh_meeting": "部门例会改到了每周一上午十点。",
+    # mixed
+    "mix_db": "订单服务用的是 MySQL 8，缓存用 Redis，超时时间设为 30 秒。",
+    "mix_laptop": "他的笔记本是 ThinkPad X1，系统装的是 Ubuntu 24.04。",
+    "mix_repo": "代码放在 GitLab 上，merge request 需要两个人 review。",
+    "mix_english": "客户 Johnson 只说 English，开会时要准备英文 PPT。",
+    "mix_api": "支付 API 的 sandbox 环境每晚重置，不要保存测试数据。",
+    "mix_branch": "发布分支叫 release-2.x，hotfix 从 main 拉出来。",
+    # Japanese
+    "ja_food": "彼は魚介類のアレルギーがあるので、寿司は食べません。",
+    "ja_mother": "母は京都で小さな花屋をやっています。",
+    "ja_trip": "来月は出張で札幌に三日間滞在します。",
+    "ja_reply": "メールの返信は敬語でお願いします。",
+    "ja_hobby": "週末はよく山登りに行きます。",
+    "ja_train": "通勤には中央線を使っています。",
+    # Korean
+    "ko_food": "매운 음식을 못 먹고 된장찌개를 좋아합니다.",
+    "ko_home": "지난달에 서울에서 부산으로 이사했습니다.",
+    "ko_son": "아들은 고등학교 2학년이고 수학을 좋아합니다.",
+    "ko_meeting": "화요일 오후 세 시에 팀 회의가 있습니다.",
+    "ko_report": "보고서는 한국어로 작성해 주세요.",
+}
+
+
+class Case(NamedTuple):
+    """A question, its language, and the fact that answers it."""
+
+    language: str
+    query: str
+    fact: str
+
+
+CASES = [
+    Case("English", *each)
+    for each in (
+        ("how does she take her coffee", "coffee"),
+        ("what should I serve to drink in the evening: tea?", "tea"),
+        ("any food allergies", "allergy"),
+        ("can I order a steak, or is she vegetarian", "vegetarian"),
+        ("where does her sister live", "sister"),
+        ("what is the brother studying", "brother"),
+        ("name of the dog", "dog"),
+        ("is the terrier scared of storms and thunder", "dog"),
+        ("whose cat is Pixel", "cat"),
+        ("when is her birthday", "birthday"),
+        ("date of the wedding", "anniversary"),
+        ("which seat to book on the flight", "flight_seat"),
+        ("book a hotel room", "hotel"),
+        ("which time zone is she in", "timezone"),
+        ("days in the office", "office"),
+        ("earliest hour for a meeting", "meetings"),
+        ("how should a summary be formatted", "summary"),
+        ("does she speak German", "language"),
+        ("which dentist", "doctor"),
+        ("where is the bicycle stored", "bike"),
+        ("font size for printing large documents", "glasses"),
+        ("on which day do we deploy a release", "deploy"),
+        ("how do I undo a bad release", "rollback"),
+        ("which Postgres version is in production", "database"),
+        ("how long do we keep a backup", "backup"),
+        ("who must review billing changes", "codeowner"),
+        ("who maintains the frontend", "frontend"),
+        ("maximum length of a line for the linter", "lint"),
+        ("may I import pandas", "python"),
+        ("payment provider request timeout", "timeout"),
+        ("what happens to a failed webhook", "retry"),
+        ("numbering of invoices", "invoice"),
+        ("how is a price stored", "currency"),
+        ("when is staging rebuilt", "staging"),
+        ("when does on-call rotate", "oncall"),
+        ("payment terms of Acme", "customer_acme"),
+        ("how is Bolt charged", "customer_bolt"),
+        ("tracking number of a parcel", "vendor"),
+        ("can I add a GPL dependency", "license"),
+        # said in other words than the fact
+        ("does she eat meat", "vegetarian"),
+        ("will she need somebody to walk her pet", "dog"),
+        ("how does she commute", "bike"),
+        ("can we schedule a call at 9", "meetings"),
+        ("who approves changes of the billing code", "codeowner"),
+        ("which night job saves the data, and when does the backup run", "backup"),
+        ("money amounts: floats or integers", "currency"),
+    )
+]
+CASES += [
+    Case("Chinese", *each)
+    for each in (
+        ("她喜欢吃什么菜", "zh_food"),
+        ("能不能点辣的菜", "zh_food"),
+        ("王磊是做什么的", "zh_friend"),
+        ("他太太陈静的职业", "zh_wife"),
+        ("现在住在哪个城市，杭州还是北京", "zh_city"),
+        ("出差订机票还是高铁票", "zh_train"),
+        ("早上喝什么茶", "zh_tea"),
+        ("周报什么时候交", "zh_report"),
+        ("星期三晚上有什么运动", "zh_sport"),
+        ("女儿几岁了", "zh_baby"),
+        ("有没有药物过敏", "zh_health"),
+        ("最近在读什么小说", "zh_book"),
+        ("房贷哪天扣款", "zh_bank"),
+        ("回答的格式有什么要求，先说结论吗", "zh_style"),
+        ("生产服务器在哪里", "zh_server"),
+        ("预算最多多少", "zh_budget"),
+        ("例会几点开", "zh_meeting"),
+        ("他爱人是干什么工作的", "zh_wife"),
+        ("孩子上学了吗，小学几年级", "zh_baby"),
+        ("部门的周会时间", "zh_meeting"),
+        ("看病要注意什么", "zh_health"),
+        ("超过多少钱要总监同意", "zh_budget"),
+        ("打球", "zh_sport"),
+    )
+]
+CASES += [
+    Case("mixed", *each)
+    for each in (
+        ("订单服务用什么 database，MySQL 吗", "mix_db"),
+        ("Redis 缓存的 timeout", "mix_db"),
+        ("他用什么 laptop，ThinkPad 吗", "mix_laptop"),
+        ("merge request 要几个人看", "mix_repo"),
+        ("给 Johnson 开会要准备什么", "mix_english"),
+        ("sandbox 的数据会保留吗", "mix_api"),
+        ("hotfix 从哪个 branch 拉", "mix_branch"),
+        ("Ubuntu 版本", "mix_laptop"),
+        ("ＭｙＳＱＬ　８", "mix_db"),
+    )
+]
+CASES += [
+    Case("Japanese", *each)
+    for each in (
+        ("寿司を注文してもいいですか", "ja_food"),
+        ("お母さんの仕事は花屋ですか", "ja_mother"),
+        ("札幌の出張は何日間", "ja_trip"),
+        ("メールの書き方", "ja_reply"),
+        ("週末の趣味", "ja_hobby"),
+        ("ﾒｰﾙの返信", "ja_reply"),
+        ("通勤の電車", "ja_train"),
+        ("休みの日は何をしますか、山ですか", "ja_hobby"),
+        ("魚を食べられますか", "ja_food"),
+    )
+]
+CASES += [
+    Case("Korean", *each)
+    for each in (
+        ("매운 음식을 주문해도 되나요", "ko_food"),
+        ("부산에 사나요 서울에 사나요", "ko_home"),
+        ("아들이 좋아하는 과목은 수학인가요", "ko_son"),
+        ("팀 회의는 언제", "ko_meeting"),
+        ("보고서 언어", "ko_report"),
+        ("어디로 이사했나요", "ko_home"),
+        ("회의 요일과 시간", "ko_meeting"),
+    )
+]
+
+WHO = Principal(id="bench")
+NOW = 1_750_000_000_000_000
+DEPTH = 50
+
+
+class Figures(NamedTuple):
+    """How a set of questions was answered.
+
+    Attributes:
+        count: How many questions.
+        at_1, at_5: Share whose fact was found first, or among the first five.
+        mrr: Mean of 1/place, 0 for a fact that was not found.
+    """
+
+    count: int
+    at_1: float
+    at_5: float
+    mrr: float
+
+
+async def places(memory: Memory) -> list[tuple[Case, int]]:
+    """For each question the place its fact was found at; 0 for nowhere."""
+    scope, number = user_scope(WHO), {}
+    for at, (name, text) in enumerate(FACTS.items()):
+        new = NewFact(text=text, scope=scope, principal=WHO.id, trust="owner")
+        number[name] = (await memory.keep(new, "", NOW + at)).n
+    found = []
+    for case in CASES:
+        told = await memory.recall(case.query, [scope], DEPTH, NOW + len(FACTS))
+        numbers = [hit.fact.n for hit in told.hits]
+        wanted = number[case.fact]
+        found.append((case, numbers.index(wanted) + 1 if wanted in numbers else 0))
+    return found
+
+
+def figures(found: list[tuple[Case, int]]) -> dict[str, Figures]:
+    """The figures of each language, and of all of them."""
+    by_language: dict[str, list[int]] = defaultdict(list)
+    for case, place in found:
+        by_language[case.language].append(place)
+        by_language["all"].append(place)
+    return {
+        language: Figures(
+            count=len(there),
+            at_1=sum(place == 1 for place in there) / len(there),
+            at_5=sum(1 <= place <= 5 for place in there) / len(there),
+            mrr=sum(1 / place for place in there if place) / len(there),
+        )
+        for language, there in by_language.items()
+    }
+
+
+def measure() -> list[tuple[Case, int]]:
+    """Where full text alone finds each fact."""
+    return asyncio.run(places(InMemoryMemory()))
+
+
+def main(argv: list[str]) -> int:
+    """Print the figures."""
+    found = measure()
+    print(f"{len(FACTS)} facts, {len(CASES)} questions, full text alone")
+    print(f"{'language':<10}{'questions':>10}{'recall@1':>10}{'recall@5':>10}{'MRR':>8}")
+    for language, each in figures(found).items():
+        numbers = f"{each.at_1:>10.3f}{each.at_5:>10.3f}{each.mrr:>8.3f}"
+        print(f"{language:<10}{each.count:>10}{numbers}")
+    if "--misses" in argv:
+        for case, place in found:
+            if place != 1:
+                print(f"{place or 'not found':>10}  {case.query}  ({case.fact})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

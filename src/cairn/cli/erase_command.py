@@ -1,0 +1,178 @@
+"""Commands about everything that is kept of one principal: `erase`, and their `export`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+import typer
+
+from cairn.cli import exits, options
+from cairn.cli.place import Place, is_missing, locate, open_app, open_existing, store_file
+from cairn.cli.plain import count, day, json_line, visible_line
+from cairn.cli.say import complain, print_line, write
+from cairn.core.erasing import Erasure, Holdings
+from cairn.core.messages import Principal
+from cairn.errors import ConfigError
+from cairn.governance.secrets import of_environment
+
+if TYPE_CHECKING:
+    from cairn.runtime import Runtime
+
+T = TypeVar("T")
+LISTED = 20
+"""Runs that are shown before somebody is asked."""
+
+
+def erase(  # noqa: PLR0913 - one parameter for each option of the command
+    *,
+    principal: Annotated[
+        str, typer.Option("--principal", metavar="ID", help="Whose.", show_default=False)
+    ],
+    tenant: options.Tenant = "",
+    export: Annotated[
+        str,
+        typer.Option(
+            "--export", metavar="FILE", help="Write all of it there first; must not exist."
+        ),
+    ] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Cancel their runs that are not over.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
+    message: Annotated[
+        str, typer.Option("-m", "--message", help="Why; kept. It should not name them.")
+    ] = "",
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Erase everything about a principal, down to the bytes of the file.
+
+    All their runs whole, with forks, retries, sessions, messages and inbox entries; facts, with
+    index and vectors; grants made for them; counters of budgets under their name. Ids, agents,
+    status, times and sums of runs stay, and the hashes of what was said, so that `cairn verify`
+    still tells erased from altered. Shows what will go, and asks. Workspaces go with --app, or
+    where an application is configured: only it knows where they are. Backups are yours to remove.
+    """
+    whose = Principal(id=principal, tenant=tenant)
+    actor = options.who(by)
+    place = locate(store, app)
+
+    async def work(runtime: Runtime) -> int:
+        held = await runtime.holdings_async(whose)
+        _show(whose, held, workspaces=runtime.host.workspaces is not None)
+        if export:
+            print_line(f"wrote {count(await _write(runtime, whose, export), 'line')} to {export}")
+        if not yes and not typer.confirm("Erase all of it for good?", default=False):
+            complain("nothing was erased")
+            return exits.REFUSED
+        erased = await runtime.erase_async(whose, force=force, by=actor, reason=message)
+        return _tell(erased)
+
+    raise typer.Exit(with_runtime(place, work))
+
+
+def export_principal(place: Place, whose: Principal, out: str, *, force: bool) -> None:
+    """Write everything about a principal as JSON lines, to a file or to standard output."""
+    if out and force and Path(out).is_file():
+        Path(out).unlink()
+
+    async def work(runtime: Runtime) -> None:
+        if out:
+            print_line(f"wrote {count(await _write(runtime, whose, out), 'line')} to {out}")
+            return
+        for line in await runtime.export_principal_async(whose):
+            write(json_line(msgspec.Raw(line.encode())))
+
+    with_runtime(place, work)
+
+
+def with_runtime(place: Place, work: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
+    """What `work` does with the application's runtime, or with one that knows only the store.
+
+    Raises:
+        ConfigError: there is no such store.
+    """
+    from cairn.runtime import Runtime
+
+    file = None if place.of_app else store_file(place.path)
+    if file is not None and is_missing(file):
+        raise ConfigError("--store", f"there is no store {file}", "Name another with --store")
+    if place.has_app:
+        runtime = open_app(place)
+    else:
+        runtime = Runtime(open_existing(place), secrets=of_environment())
+
+    async def whole() -> T:
+        try:
+            return await work(runtime)
+        finally:
+            await runtime.close_async()
+
+    return asyncio.run(whole())
+
+
+async def _write(runtime: Runtime, whose: Principal, file: str) -> int:
+    """Write the export to a new file that only its owner reads; how many lines."""
+    lines = await runtime.export_principal_async(whose)
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.writelines(line + "\n" for line in lines)
+            out.flush()
+            os.fsync(out.fileno())  # what it holds is about to be gone elsewhere
+    except FileExistsError:
+        raise ConfigError("--export", f"{file} exists", "Name another file") from None
+    except OSError as error:
+        problem = f"{file} cannot be written: {error.strerror}"
+        raise ConfigError("--export", problem, "Name another file") from error
+    return len(lines)
+
+
+def _show(whose: Principal, held: Holdings, *, workspaces: bool) -> None:
+    """What will be erased."""
+    of = f"{whose.id} of {whose.tenant}" if whose.tenant else whose.id
+    parts = (
+        count(len(held.runs), "run"),
+        count(sum(info.head - info.parent_at for info in held.runs), "event"),
+        count(len(held.sessions), "session"),
+        count(held.facts, "fact"),
+        count(len(held.grants), "grant"),
+    )
+    print_line(f"{visible_line(of)}: {', '.join(parts)}")
+    for info in held.runs[:LISTED]:
+        print_line(
+            f"  {info.run}  {visible_line(info.agent)}  {info.status}  {day(info.updated_at)}"
+        )
+    if len(held.runs) > LISTED:
+        print_line(f"  and {count(len(held.runs) - LISTED, 'run')} more")
+    if held.sessions:
+        print_line(f"  sessions: {visible_line(', '.join(held.sessions))}")
+    if held.live:
+        print_line(f"  not over: {visible_line(', '.join(held.live))}")
+    if held.runs and not workspaces:
+        print_line("  workspaces, if there are any, stay: no application says where they are")
+
+
+def _tell(erased: Erasure) -> int:
+    parts = (
+        count(len(erased.runs), "run"),
+        count(erased.events, "event"),
+        count(erased.sessions, "session"),
+        count(erased.facts, "fact"),
+        count(erased.grants, "grant"),
+    )
+    print_line(f"erased: {', '.join(parts)}")
+    if erased.budgets:
+        complain(
+            f"budgets that stand name them, and were left: {', '.join(erased.budgets)}. "
+            "Set others and erase again"
+        )
+    if not erased.cleared:
+        complain("another process works in the store: copies may be left in it. Erase again")
+    return exits.REFUSED if erased.budgets or not erased.cleared else exits.DONE

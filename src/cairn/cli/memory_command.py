@@ -1,0 +1,371 @@
+"""`cairn memory`: what is remembered, whose it is, and what people decide about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Literal
+
+import msgspec
+import typer
+
+from cairn.cli import exits, options
+from cairn.cli.place import locate, with_store
+from cairn.cli.plain import count, day, visible_line
+from cairn.cli.say import complain, print_line, write
+from cairn.core.messages import Principal, clean
+from cairn.engine.client import Client
+from cairn.engine.clock import SystemClock
+from cairn.errors import ConfigError
+from cairn.memory.desk import DAY_US
+from cairn.memory.facts import (
+    TRUSTS,
+    Fact,
+    FactFilter,
+    Gone,
+    NewFact,
+    Scope,
+    Trust,
+    export_line,
+    fact_number,
+    user_scope,
+)
+from cairn.memory.port import Memory
+from cairn.memory.rules import DEFAULT_RULES
+
+memory = typer.Typer(
+    no_args_is_help=True,
+    help="Facts that outlive a run, and what people decide about them.",
+)
+WIDTH = 200
+Work = Callable[[Memory, Client], Coroutine[Any, Any, int]]
+
+Whose = Annotated[str, typer.Option("--principal", metavar="WHO", help="For whom it is kept.")]
+Tenant = Annotated[str, typer.Option("--tenant", help="Of which tenant they are.")]
+Project = Annotated[
+    str, typer.Option("--project", metavar="NAME", help="Of this project, not of a principal.")
+]
+AgentName = Annotated[
+    str, typer.Option("--agent", metavar="NAME", help="Of this agent, not of a principal.")
+]
+FactId = Annotated[str, typer.Argument(metavar="FACT", help="Id of the fact, as m7.")]
+FactIds = Annotated[list[str], typer.Argument(metavar="FACT...", help="Ids of facts, as m7.")]
+Why = Annotated[str, typer.Option("-m", "--message", help="Why; kept.")]
+
+
+def _with_memory(store: str, app: str, work: Work) -> int:
+    async def whole(client: Client) -> int:
+        found = DEFAULT_RULES.on(client.store)
+        if found is None:
+            raise ConfigError("--store", "this store keeps no facts", "Name a store's file")
+        return await work(found, client)
+
+    return with_store(locate(store, app), whole)
+
+
+def _now() -> int:
+    return SystemClock().now_us()
+
+
+def _scope(principal: str, tenant: str, project: str, agent: str) -> Scope | None:
+    """The scope that the options name; None when they name none."""
+    if project and agent:
+        raise ConfigError("--project", "a fact is of a project or of an agent", "Give one of them")
+    if project:
+        return Scope(kind="project", name=project, tenant=tenant)
+    if agent:
+        return Scope(kind="agent", name=agent, tenant=tenant)
+    return user_scope(Principal(id=principal, tenant=tenant)) if principal else None
+
+
+# ---------------------------------------------------------------- looking
+
+
+@memory.command("list")
+def list_facts(  # noqa: PLR0913 - one parameter for each option of the command
+    *,
+    principal: Whose = "",
+    tenant: Tenant = "",
+    project: Project = "",
+    agent: AgentName = "",
+    state: Annotated[
+        str, typer.Option("--state", help="Only live, waiting or superseded ones.")
+    ] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 1000,
+    json: options.Json = False,
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """List facts, the oldest first."""
+    if state not in {"", "live", "waiting", "superseded"}:
+        fix = "Write live, waiting or superseded"
+        raise ConfigError("--state", f"{state!r} is none", fix)
+    shared = _scope("", tenant, project, agent)
+    where = FactFilter(
+        scope=shared,
+        principal=principal,
+        tenant=tenant if principal or tenant else None,
+        state=state,
+        limit=limit,
+    )
+
+    async def look(found: Memory, _: Client) -> int:
+        for fact in await found.facts(where):
+            _print(fact, json=json)
+        return exits.DONE
+
+    raise typer.Exit(_with_memory(store, app, look))
+
+
+def _print(fact: Fact, *, json: bool) -> None:
+    if json:
+        write(export_line(fact) + "\n")
+        return
+    notes = [str(fact.scope), fact.trust, day(fact.content.created_at)[:10]]
+    if fact.state == "superseded":
+        notes.append(f"replaced by m{fact.successor}")
+    elif fact.state == "waiting":
+        notes.append("waits for a review")
+    if fact.expired(_now()):
+        notes.append("expired")
+    print_line(f"{fact.id}  {visible_line(fact.text, WIDTH)}")
+    print_line(f"    {visible_line(' · '.join(notes), WIDTH)}")
+
+
+@memory.command("search")
+def search(  # noqa: PLR0913 - one parameter for each option of the command
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
+    *,
+    principal: Whose = "local",
+    tenant: Tenant = "",
+    project: Project = "",
+    agent: AgentName = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, max=50, help="How many at most.")] = 5,
+    json: options.Json = False,
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Find facts as a run would: in one scope, by full text, only what counts now."""
+    scope = _scope(principal, tenant, project, agent)
+
+    async def look(found: Memory, _: Client) -> int:
+        told = await found.recall(query, [] if scope is None else [scope], limit, _now())
+        for hit in told.hits:
+            _print(hit.fact, json=json)
+        return exits.DONE
+
+    raise typer.Exit(_with_memory(store, app, look))
+
+
+@memory.command("show")
+def show(
+    fact: FactId, *, json: options.Json = False, store: options.Store = "", app: options.App = ""
+) -> None:
+    """Show a fact and where it comes from, or what stays of a removed one."""
+    n = fact_number(fact)
+
+    async def look(found: Memory, _: Client) -> int:
+        gone = await found.gone(n)
+        if gone is not None:
+            _print_gone(gone, json=json)
+            return exits.DONE
+        there = await found.get(n)
+        if json:
+            _print(there, json=True)
+            return exits.DONE
+        print_line(f"{there.id}  {visible_line(there.text, 8_000)}")
+        for name, value in msgspec.json.decode(export_line(there)).items():
+            if value and name not in {"id", "text", "salt"}:
+                shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+                shown = day(value) if name.endswith("_at") else shown
+                print_line(f"    {name}: {visible_line(str(shown), WIDTH)}")
+        return exits.DONE
+
+    raise typer.Exit(_with_memory(store, app, look))
+
+
+def _print_gone(gone: Gone, *, json: bool) -> None:
+    if json:
+        line = {"id": f"m{gone.n}", "gone": gone.why, "at": gone.at, "by": gone.by}
+        write(msgspec.json.encode(line | {"hash": gone.hash.hex()}).decode() + "\n")
+        return
+    by = f" by {gone.by}" if gone.by else ""
+    print_line(f"m{gone.n} was {gone.why}{by} on {day(gone.at)}")
+
+
+@memory.command("export")
+def export(
+    *,
+    principal: Whose = "local",
+    tenant: Tenant = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Write all facts kept for a principal, whatever their scope, one JSON object a line."""
+
+    async def look(found: Memory, _: Client) -> int:
+        for line in await found.export(Principal(id=principal, tenant=tenant)):
+            write(line + "\n")
+        return exits.DONE
+
+    raise typer.Exit(_with_memory(store, app, look))
+
+
+# ---------------------------------------------------------------- deciding
+
+
+@memory.command("add")
+def add(  # noqa: PLR0913 - one parameter for each option of the command
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The fact.")],
+    *,
+    principal: Whose = "local",
+    tenant: Tenant = "",
+    project: Project = "",
+    agent: AgentName = "",
+    within: Annotated[
+        str, typer.Option("--within", metavar="TIME", help="How long it counts: 8h, 30d.")
+    ] = "",
+    supersedes: Annotated[
+        str, typer.Option("--supersedes", metavar="FACT", help="The fact it replaces, as m7.")
+    ] = "",
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="A word to find it by; several times.")
+    ] = None,
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Have a fact remembered that you vouch for."""
+    scope = _scope(principal, tenant, project, agent)
+    if scope is None:
+        raise ConfigError("--principal", "it is empty", "Say for whom the fact is kept")
+    seconds = options.seconds_of(within, "--within") if within else 0
+    actor = options.who(by)
+
+    async def keep(found: Memory, client: Client) -> int:
+        now, redact = _now(), client.secrets.anyones().text
+        new = NewFact(
+            text=redact(clean(text)),
+            scope=scope,
+            principal=principal,
+            trust="owner",
+            expires_at=now + seconds * (DAY_US // 86_400) if seconds else 0,
+            supersedes=fact_number(supersedes) if supersedes else 0,
+            tags=tuple(redact(clean(tag)) for tag in tags or ()),
+        )
+        kept = await found.keep(new, "", now, actor)
+        how = "waits for a review: " + kept.why if kept.state == "waiting" else "is remembered"
+        print_line(f"m{kept.n} {'was known already' if kept.known else how}")
+        return exits.DONE
+
+    raise typer.Exit(_with_memory(store, app, keep))
+
+
+@memory.command("review")
+def review(  # noqa: PLR0913 - one parameter for each option of the command
+    facts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FACT]...", help="Facts to decide about; none lists what waits."),
+    ] = None,
+    *,
+    accept: Annotated[bool, typer.Option("--accept", help="Let it count from here on.")] = False,
+    reject: Annotated[bool, typer.Option("--reject", help="Remove it.")] = False,
+    trust: Annotated[
+        str, typer.Option("--trust", help="Of what is accepted: owner, agent or untrusted.")
+    ] = "owner",
+    message: Why = "",
+    by: options.By = "",
+    json: options.Json = False,
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """List what waits for a person, or accept or reject facts.
+
+    A fact that may come from untrusted content counts only after this, and nothing else makes it
+    trusted. Accepting one that is remembered already raises its trust.
+    """
+    if facts and accept is reject:
+        raise ConfigError("--accept", "say what becomes of them", "Give --accept or --reject")
+    if not facts and (accept or reject):
+        raise ConfigError("FACT", "no fact is named", "Name facts, as m7")
+    numbers, actor = [fact_number(each) for each in facts or ()], options.who(by)
+    verdict: Literal["accepted", "rejected"] = "accepted" if accept else "rejected"
+
+    async def decide(found: Memory, client: Client) -> int:
+        reason = client.secrets.anyones().text(message)
+        for n in numbers:
+            level: Trust = _trust(trust)
+            await found.review(n, verdict, _now(), actor=actor, trust=level, reason=reason)
+            print_line(f"m{n} is {verdict}")
+        if not numbers:
+            for fact in await found.facts(FactFilter(state="waiting", limit=1000)):
+                _print(fact, json=json)
+        return exits.DONE
+
+    raise typer.Exit(_with_memory(store, app, decide))
+
+
+def _trust(text: str) -> Trust:
+    for level in TRUSTS:
+        if text == level:
+            return level
+    raise ConfigError("--trust", f"{text!r} is none", "Write owner, agent or untrusted")
+
+
+@memory.command("forget")
+def forget(
+    facts: FactIds,
+    *,
+    message: Why = "",
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Remove facts for good, and the older ones that they had replaced."""
+    numbers, actor = [fact_number(each) for each in facts], options.who(by)
+
+    async def remove(found: Memory, client: Client) -> int:
+        reason = client.secrets.anyones().text(message)
+        for n in numbers:
+            gone = await found.forget(n, _now(), actor=actor, reason=reason)
+            print_line(f"forgotten: {', '.join(f'm{each}' for each in gone)}")
+        return exits.DONE
+
+    raise typer.Exit(_with_memory(store, app, remove))
+
+
+@memory.command("erase")
+def erase(
+    *,
+    principal: Annotated[
+        str, typer.Option("--principal", metavar="WHO", help="Whose facts.", show_default=False)
+    ],
+    tenant: Tenant = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
+    message: Why = "",
+    by: options.By = "",
+    store: options.Store = "",
+    app: options.App = "",
+) -> None:
+    """Remove all facts of a principal, down to the bytes of the file.
+
+    Tombstones stay: number, hash, when, by whom. What runs wrote into their own journals is not
+    touched.
+    """
+    whose, actor = Principal(id=principal, tenant=tenant), options.who(by)
+
+    async def remove(found: Memory, client: Client) -> int:
+        there = len(await found.export(whose))
+        of = f"{principal} of {tenant}" if tenant else principal
+        print_line(f"{count(there, 'fact')} of {visible_line(of)}")
+        if not yes and not typer.confirm("Erase all of them for good?", default=False):
+            complain("nothing was erased")
+            return exits.REFUSED
+        reason = client.secrets.anyones().text(message)
+        erased = await found.erase(whose, _now(), actor=actor, reason=reason)
+        print_line(f"erased: {count(erased.facts, 'fact')}")
+        if not erased.log_cleared:
+            complain("another process reads an older state: the log still holds them. Erase again")
+            return exits.REFUSED
+        return exits.DONE
+
+    raise typer.Exit(_with_memory(store, app, remove))

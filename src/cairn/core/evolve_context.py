@@ -1,0 +1,175 @@
+"""How facts of the context change a state: requests and what they hold, summaries, feeding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cairn.core import events as ev
+from cairn.core.gist import extended
+from cairn.core.messages import Message, Part, calls_of, sendable, text_of
+from cairn.core.sizes import size_of
+from cairn.core.state import Call, Condensed, Draft, RunState, add_message
+from cairn.core.view import View
+from cairn.errors import IllegalTransition
+
+KINDS: tuple[ev.TaskKind, ...] = ("query", "generate", "operate")
+"""From the narrowest to the widest."""
+UNDONE_KEPT = 8
+"""So many compactions can be taken back."""
+
+replace = msgspec.structs.replace
+
+
+def seen(state: RunState, event: ev.ModelRequested) -> RunState:
+    """What a request changes of the context it is made of."""
+    if event.view is not None:
+        _check_view(state, event.view)
+        state = replace(state, view=event.view, overflowed="")
+        if not event.view.summary:
+            state = replace(state, summary="", by_model=False)
+        state = replace(state, tokens=size_of(state.messages, event.view, state.summary))
+    if event.withheld != state.withheld:
+        state = replace(state, withheld=event.withheld)
+    if event.blocks:
+        blocks = {**state.blocks, **{block.name: block for block in event.blocks}}
+        kept = {name: block for name, block in blocks.items() if block.text or block.why}
+        state = replace(state, blocks=kept)
+    return state
+
+
+def _check_view(state: RunState, view: View) -> None:
+    at = len(state.messages)
+    apart = view.start < at and state.messages[view.start].role == "tool"
+    if view.start > at or view.asked >= at or apart:
+        raise IllegalTransition(f"{state.run}: a view from message {view.start} parts a call")
+
+
+def drafted(state: RunState, event: ev.ModelCompleted) -> RunState:
+    """What was asked beside the turns has come: it is checked before it stands for anything."""
+    request = state.request
+    assert request is not None  # noqa: S101 - only called for an open request
+    text = text_of(event.parts)
+    return replace(
+        state, request=None, draft=Draft(text=text, purpose=request.purpose, cut=request.cut)
+    )
+
+
+def undrafted(state: RunState, retry_at: int = 0) -> RunState:
+    """What was asked beside the turns did not come, or is not adopted."""
+    tries = state.summary_tries + 1
+    return replace(state, request=None, draft=None, summary_tries=tries, retry_at=retry_at)
+
+
+def _compacted(state: RunState, entry: ev.Entry, event: ev.ContextCompacted) -> RunState:
+    if state.request is not None or state.calls:
+        raise IllegalTransition(f"{state.run}: nothing is condensed while something is at work")
+    if not state.view.start < event.start <= len(state.messages):
+        raise IllegalTransition(f"{state.run}: message {event.start} is condensed already")
+    view = View(
+        start=event.start,
+        summary=entry.seq,
+        asked=event.asked,
+        whole=event.whole,
+        kept=event.kept,
+    )
+    _check_view(state, view)
+    before = Condensed(
+        seq=entry.seq,
+        view=state.view,
+        summary=state.summary,
+        by_model=state.by_model,
+        gist=state.gist,
+    )
+    state = replace(
+        state,
+        view=view,
+        summary=event.text,
+        by_model=event.by == "model",
+        gist=extended(state.gist, state.messages, event.start),
+        draft=None,
+        summary_tries=0,
+        squeezes=state.squeezes + 1,
+        overflowed="",
+        compactions=(*state.compactions[1 - UNDONE_KEPT :], before),
+    )
+    return replace(state, tokens=size_of(state.messages, view, state.summary))
+
+
+def _restored(state: RunState, entry: ev.Entry, event: ev.ContextRestored) -> RunState:
+    if state.request is not None or not state.compactions:
+        raise IllegalTransition(f"{state.run}: there is no compaction to take back now")
+    last = state.compactions[-1]
+    if event.of != last.seq:
+        raise IllegalTransition(f"{state.run}: the last compaction is event {last.seq}")
+    state = replace(
+        state,
+        view=last.view,
+        summary=last.summary,
+        by_model=last.by_model,
+        gist=last.gist,
+        compactions=state.compactions[:-1],
+        draft=None,
+        squeezes=0,
+    )
+    return replace(state, tokens=size_of(state.messages, last.view, state.summary))
+
+
+def _fed(state: RunState, entry: ev.Entry, event: ev.TurnFed) -> RunState:
+    working = state.request is not None or state.calls or state.task is not None
+    if working or state.fed or state.answer or entry.step != state.step + 1:
+        raise IllegalTransition(f"{state.run}: it is fed once, before the model is asked")
+    return replace(
+        add_calls(state, entry, event.parts),
+        step=entry.step,
+        spent=replace(state.spent, steps=state.spent.steps + 1),
+        fed=True,
+    )
+
+
+def add_calls(state: RunState, entry: ev.Entry, parts: tuple[Part, ...], **more: Any) -> RunState:
+    """A message of the agent, and its calls as they stand when they were just requested."""
+    calls: dict[str, Call] = {}
+    for n, part in enumerate(calls_of(parts), state.last_call + 1):
+        if part.id != f"c{n}":
+            raise IllegalTransition(f"{state.run}: call {part.id} should be c{n}")
+        calls[part.id] = Call(
+            id=part.id,
+            name=part.name,
+            arguments=part.arguments,
+            step=entry.step,
+            origin=state.run,
+            after=part.after,
+            tool=part.name,
+            **more,
+        )
+    state = add_message(state, Message(role="assistant", parts=sendable(parts)))
+    return replace(state, calls=calls, last_call=state.last_call + len(calls))
+
+
+def _classified(state: RunState, entry: ev.Entry, event: ev.TaskClassified) -> RunState:
+    if state.replies or state.request is not None or state.classified is not None:
+        raise IllegalTransition(f"{state.run}: its kind is settled once, before work starts")
+    if KINDS.index(event.kind) > KINDS.index(state.kind):
+        raise IllegalTransition(f"{state.run}: {event.kind} would widen {state.kind}")
+    return replace(state, classified=event.kind, draft=None, summary_tries=0)
+
+
+def _offered(state: RunState, entry: ev.Entry, event: ev.ToolsOffered) -> RunState:
+    if event.why == "search":
+        return replace(state, offered=tuple(dict.fromkeys((*state.offered, *event.names))))
+    if state.request is not None or state.calls:
+        raise IllegalTransition(f"{state.run}: tools are chosen between turns")
+    last = state.asked[-1] if len(state.asked) else 0
+    return replace(state, offered=event.names, offered_for=last)
+
+
+CONTEXT_HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunState]] = {
+    ev.ContextCompacted: _compacted,
+    ev.ContextRestored: _restored,
+    ev.TurnFed: _fed,
+    ev.TaskClassified: _classified,
+    ev.ToolsOffered: _offered,
+}

@@ -1,0 +1,101 @@
+"""Finding a passage of a run's own history again, also where it is no longer sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import log
+
+from cairn.core.messages import CallPart, Message, Record, ResultPart, Text
+from cairn.core.words import asked, words
+
+SNIPPET = 400
+"""Characters shown of a message, around what was found."""
+LOOKED_AT = 40_000
+"""Characters of a message that are looked at."""
+
+
+class Found(Record):
+    """A message of the history, and the passage in it.
+
+    Args:
+        id: What `read_artifact` reads it by: `m12`, or a call's id for its result.
+        role: Who said it.
+        text: The passage.
+        score: How well it fits; only to be compared within one search.
+    """
+
+    id: str
+    role: str
+    text: str
+    score: float
+
+
+def search(messages: Sequence[Message], query: str, limit: int) -> list[Found]:
+    """The messages that fit a question best; of equal ones the later first."""
+    wanted = asked(query)
+    if not wanted:
+        return []
+    read = [(id_, role, text, words(text)) for id_, role, text in passages(messages)]
+    holding = Counter(word for *_, there in read for word in wanted if word in there)
+    found: list[tuple[float, int, str, str, str]] = []
+    for n, (id_, role, text, there) in enumerate(read):
+        score = 0.0
+        for word, weight in wanted.items():
+            times = there[word]
+            if times:
+                rare = log(1 + len(read) / holding[word])
+                score += weight * rare * times / (times + 1.2)
+        if score:
+            found.append((score, n, id_, role, text))
+    found.sort(key=lambda each: (-each[0], -each[1]))
+    return [
+        Found(id=id_, role=role, text=_around(text, list(wanted)), score=round(score, 3))
+        for score, _, id_, role, text in found[:limit]
+    ]
+
+
+def passages(messages: Sequence[Message]) -> list[tuple[str, str, str]]:
+    """Each message's text and each call's result: id, role, text."""
+    found: list[tuple[str, str, str]] = []
+    for n, message in enumerate(messages, 1):
+        text = spelled(message)
+        if text and not (message.role == "user" and text.startswith("[runtime]")):
+            found.append((f"m{n}", message.role, text[:LOOKED_AT]))
+        results = (part for part in message.parts if type(part) is ResultPart)
+        found += [(part.id, "tool", part.result[:LOOKED_AT]) for part in results]
+    return found
+
+
+def passage(messages: Sequence[Message], id_: str) -> str | None:
+    """The whole text behind an id of the history; None when there is none."""
+    number = id_[1:]
+    if id_[:1] == "m" and number.isdecimal() and 1 <= int(number[:9]) <= len(messages):
+        return spelled(messages[int(number) - 1])
+    for message in messages:
+        for part in message.parts:
+            if type(part) is ResultPart and part.id == id_:
+                return part.result
+    return None
+
+
+def spelled(message: Message) -> str:
+    """What a message says and calls, without results."""
+    said = []
+    for part in message.parts:
+        if type(part) is Text:
+            said.append(part.content)
+        elif type(part) is CallPart:
+            said.append(f"{part.name} {part.arguments}")
+    return "\n".join(said)
+
+
+def _around(text: str, wanted: list[str]) -> str:
+    if len(text) <= SNIPPET:
+        return text
+    plain = text.casefold()
+    places = [plain.find(word) for word in wanted]
+    first = min((place for place in places if place >= 0), default=0)
+    begin = max(0, min(first - SNIPPET // 4, len(text) - SNIPPET))
+    end = begin + SNIPPET
+    return f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}"

@@ -1,0 +1,212 @@
+"""What a request held: each block and each part of the conversation, in or out, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+
+import msgspec
+
+from cairn.core import events as ev
+from cairn.core.context import messages_of, system_text
+from cairn.core.evolve import evolve
+from cairn.core.limits import estimate_tokens
+from cairn.core.messages import Message, Record
+from cairn.core.sizes import tokens_of
+from cairn.core.state import RunState
+from cairn.core.view import shortened
+
+
+class Line(Record):
+    """A piece of a request.
+
+    Args:
+        name: Its name.
+        source: Where it is from.
+        place: `head`, `history` or `end`.
+        tokens: How many it is estimated at.
+        hash: Of its text, 12 hexadecimal digits; empty for what is out.
+        sent: Whether it is in the request.
+        why: Why it is cut, or out.
+    """
+
+    name: str
+    source: str
+    place: str
+    tokens: int
+    hash: str = ""
+    sent: bool = True
+    why: str = ""
+
+
+class Manifest(Record):
+    """What the request of a step held.
+
+    Args:
+        step: The step.
+        seq: Seq of its `model.requested`.
+        model: The model it was made to.
+        purpose: `turn`, or `summary` of the messages before.
+        lines: Its pieces, in the order they are sent.
+        tokens: Estimate of all of them, without the tools.
+        tools: Hash of the tools on offer; empty for none.
+        unchanged: How much of the bytes of the run's request before stands unchanged at the
+            beginning of this one, 0 to 1: what a provider's cache can serve. 1 for the first.
+    """
+
+    step: int
+    seq: int
+    model: str
+    purpose: str
+    lines: tuple[Line, ...]
+    tokens: int
+    tools: str = ""
+    unchanged: float = 1.0
+
+
+def manifest(start: RunState, entries: Iterable[ev.Entry], step: int) -> Manifest | None:
+    """What the last request of a step held; None when the step made none.
+
+    Args:
+        start: The state before the first of the entries.
+        entries: The run's journal from its first event on.
+        step: Which step.
+    """
+    state, before, found = start, None, None
+    for entry in entries:
+        state = evolve(state, entry)
+        if not isinstance(entry.event, ev.ModelRequested):
+            continue
+        if entry.step == step:
+            found = (entry, entry.event, state)
+        elif found is None and entry.event.purpose == "turn":
+            before = state
+        elif found is not None:
+            break
+    return None if found is None else _manifest(*found, before)
+
+
+def _manifest(
+    entry: ev.Entry, event: ev.ModelRequested, state: RunState, before: RunState | None
+) -> Manifest:
+    lines = _summary_lines(state, event) if event.purpose == "summary" else _lines(state)
+    unchanged = 1.0
+    if event.purpose == "turn" and before is not None:
+        unchanged = share_unchanged(bytes_of(before), bytes_of(state))
+    return Manifest(
+        step=entry.step,
+        seq=entry.seq,
+        model=event.model,
+        purpose=event.purpose,
+        lines=lines,
+        tokens=sum(line.tokens for line in lines if line.sent),
+        tools=state.tools if event.purpose == "turn" else "",
+        unchanged=unchanged,
+    )
+
+
+def _summary_lines(state: RunState, event: ev.ModelRequested) -> tuple[Line, ...]:
+    start = state.view.start
+    part = state.messages[start : event.cut]
+    source = f"messages {start + 1} to {event.cut}"
+    lines = [Line(name="part", source=source, place="history", tokens=_tokens(part))]
+    if state.summary:
+        lines.insert(0, _said("summary", f"event {state.view.summary}", state.summary))
+    return tuple(lines)
+
+
+def _lines(state: RunState) -> tuple[Line, ...]:
+    return (
+        *(_block(b) for b in state.blocks.values() if b.place == "head"),
+        *_history(state),
+        *(_block(b) for b in state.blocks.values() if b.place == "end"),
+    )
+
+
+def _block(block: ev.Block) -> Line:
+    return Line(
+        name=block.name,
+        source=block.source or "static",
+        place=block.place,
+        tokens=block.tokens or (estimate_tokens(block.text) if block.text else 0),
+        hash=_hash(block.text) if block.text else "",
+        sent=bool(block.text),
+        why=block.why,
+    )
+
+
+def _history(state: RunState) -> list[Line]:
+    view, messages = state.view, state.messages
+    lines: list[Line] = []
+    if view.start:
+        left = messages[: view.start]
+        why = f"condensed in event {view.summary}" if view.summary else "not the last requests"
+        lines.append(
+            Line(
+                name="earlier messages",
+                source=f"messages 1 to {view.start}",
+                place="history",
+                tokens=_tokens(left),
+                sent=False,
+                why=why,
+            )
+        )
+    if view.summary:
+        lines.append(_said("summary", f"event {view.summary}", state.summary))
+    if view.asked >= 0:
+        lines.append(_part("request", messages[view.asked : view.asked + 1], view.asked))
+    whole = max(view.whole, view.start)
+    old = [shortened(m, view.kept) for m in messages[view.start : whole]]
+    if old:
+        why = f"results shortened to {view.kept} characters"
+        lines.append(msgspec.structs.replace(_part("history", old, view.start), why=why))
+    last = state.asked[-1] if len(state.asked) else 0
+    if last > whole:
+        lines.append(_part("history", messages[whole:last], whole))
+        whole = last
+    name = "input" if whole == last else "history"
+    lines.append(_part(name, messages[whole : whole + 1], whole))
+    if whole + 1 < len(messages):
+        lines.append(_part("turns since", messages[whole + 1 :], whole + 1))
+    return lines
+
+
+def _part(name: str, messages: list[Message], first: int) -> Line:
+    last = first + len(messages)
+    source = f"message {last}" if len(messages) == 1 else f"messages {first + 1} to {last}"
+    text = msgspec.json.encode(messages).decode()
+    return Line(
+        name=name, source=source, place="history", tokens=_tokens(messages), hash=_hash(text)
+    )
+
+
+def _said(name: str, source: str, text: str) -> Line:
+    return Line(
+        name=name, source=source, place="history", tokens=estimate_tokens(text), hash=_hash(text)
+    )
+
+
+def _tokens(messages: list[Message]) -> int:
+    return sum(map(tokens_of, messages))
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+def bytes_of(state: RunState) -> list[bytes]:
+    """A request as it is sent: tools, head, then message after message."""
+    head = f"{state.tools}\n{system_text(state)}".encode()
+    return [head, *map(msgspec.json.encode, messages_of(state))]
+
+
+def share_unchanged(before: list[bytes], now: list[bytes]) -> float:
+    whole = sum(map(len, before))
+    same = 0
+    for old, new in zip(before, now, strict=False):
+        if old == new:
+            same += len(old)
+            continue
+        same += next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
+        break
+    return round(same / whole, 4) if whole else 1.0

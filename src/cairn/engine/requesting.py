@@ -1,0 +1,215 @@
+"""Asking a model: what the request holds, leave to make it, its intent, and off it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cairn.block import Briefing, ContextBlock, text_of
+from cairn.core import events as ev
+from cairn.core import messages as said
+from cairn.core.actions import AskModel
+from cairn.core.context import faults
+from cairn.core.messages import clean
+from cairn.core.state import RunState
+from cairn.core.view import WHOLE, View, sent
+from cairn.crew import Crew
+from cairn.engine.attend import attend, stand_in_line
+from cairn.engine.flights import Flights
+from cairn.engine.host import Host
+from cairn.engine.journal import OpenJournal
+from cairn.engine.offering import narrowed_tools
+from cairn.engine.perform import ModelCall, model_for, offered
+from cairn.errors import ErrorClass
+from cairn.governance.secrets import Sealed
+from cairn.ports import Lane, Model, Permit, Store, ToolSchema
+
+
+class Requester:
+    """Makes the model requests of one drive of a run."""
+
+    def __init__(
+        self,
+        store: Store,
+        host: Host,
+        journal: OpenJournal,
+        flights: Flights,
+        sealed: Sealed,
+        take_in: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._host = host
+        self._journal = journal
+        self._flights = flights
+        self._sealed = sealed
+        self._take_in = take_in
+        self._checked = 0
+        self._seen = WHOLE
+
+    async def ask(self, action: AskModel, crew: Crew) -> None:
+        """Make a request; nothing is done when there is news on the way."""
+        journal = self._journal
+        model, _ = model_for(journal.state, crew, action.purpose)
+        if not await self._is_ready(model):
+            return
+        blocks: tuple[ev.Block, ...] = ()
+        turn = action.purpose == "turn"
+        if turn:
+            made = await self._blocks(action, crew)
+            if made is None:
+                return
+            blocks = made
+            if wrong := self._faults(journal.state, action.view):
+                failed = ev.RunFailed(error_class=ErrorClass.INTERNAL, message="; ".join(wrong))
+                journal.decide([(0, failed)])
+                return
+        lane: Lane | None = getattr(model, "lane", None)
+        if lane is None:
+            await self._request(action, crew, blocks, None)
+            return
+        permit = await self._permit(lane, action.reserved.tokens)
+        if permit is None:
+            return
+        launched = False
+        try:
+            launched = await self._request(action, crew, blocks, permit)
+        finally:
+            if not launched:
+                permit.close(ErrorClass.CANCELLED)
+
+    def _faults(self, state: RunState, view: View | None) -> list[str]:
+        """What is wrong with the messages: the new ones, or all when the view has changed."""
+        if view is None and self._seen == state.view:
+            return faults(state.messages[self._checked :])
+        return faults(sent(state.messages, view or state.view, state.summary))
+
+    async def _is_ready(self, model: Model) -> bool:
+        """Have a model load what its first request needs; False when news came meanwhile."""
+        loading = self._host.loading(model)
+        if loading is None:
+            return True
+        # loading may take seconds: what is known goes first (law 3), and no deadline runs yet
+        journal = self._journal
+        state = journal.state
+        await journal.flush()
+        if journal.state is not state:
+            loading.close()
+            return False
+        what = f"loading what {model.name} needs"
+        found = await attend(loading, what, self._store, journal, self._flights)
+        journal.tick()
+        return found is not None
+
+    async def _permit(self, lane: Lane, tokens: int) -> Permit | None:
+        """Leave to make a request; None when there is news, and it must be decided anew."""
+        permit = lane.try_enter(tokens)
+        if permit is not None:
+            return permit
+        # the wait may be long: what is known goes first (law 3)
+        journal, host = self._journal, self._host
+        state = journal.state
+        await journal.flush()
+        if journal.state is not state:
+            return None
+        permit = await stand_in_line(
+            lane, tokens, self._store, journal, self._flights, lambda: host.draining
+        )
+        journal.tick()
+        if permit is None:
+            self._take_in()
+        return permit
+
+    async def _request(
+        self,
+        action: AskModel,
+        crew: Crew,
+        blocks: tuple[ev.Block, ...],
+        permit: Permit | None,
+    ) -> bool:
+        """Write the intent, then make the request; False when news made the decision stale."""
+        journal = self._journal
+        state = journal.state
+        what: dict[str, Any] = {"purpose": action.purpose, "cut": action.cut}
+        tools: tuple[ToolSchema, ...] = ()
+        if action.purpose == "turn":
+            found = offered(state, crew, action.view or state.view)
+            offer = await narrowed_tools(action, crew, found, self._store, journal, self._flights)
+            if offer is None:
+                return False
+            tools = offer.schemas
+            what = {
+                "blocks": blocks,
+                "messages": len(state.messages),
+                "tools": offer.hash if offer.hash != state.tools else "",
+                "tool_choice": action.tool_choice,
+                "output_mode": action.output_mode,
+                "view": action.view,
+                "withheld": offer.withheld,
+            }
+        event = ev.ModelRequested(
+            model=action.model, reserved=action.reserved, attempt=action.attempt, **what
+        )
+        journal.decide([(action.step, event)])
+        if not await journal.flush():
+            return False
+        if action.purpose == "turn":
+            self._checked = len(state.messages)
+            self._seen = journal.state.view
+        request = ModelCall(journal.state, crew, self._host, self._sealed, tools, permit)
+        self._flights.launch("model", request.make(), request.timeout_s, request.stopped)
+        return True
+
+    # ---------------------------------------------------------------- blocks
+
+    async def _blocks(self, action: AskModel, crew: Crew) -> tuple[ev.Block, ...] | None:
+        """The blocks that change with this request; None when news came while they were made."""
+        journal, blocks = self._journal, crew.agent.blocks
+        if any(block.computed for block in blocks):
+            # the request cannot be built without awaiting: what is known goes first (law 3)
+            state = journal.state
+            await journal.flush()
+            if journal.state is not state:
+                return None
+        found: list[ev.Block] = []
+        for block in blocks:
+            made = await self._block(block, action)
+            if made is None:
+                return None
+            found.append(made)
+        known = journal.state.blocks
+        changed = [b for b in found if known.get(b.name, ev.Block(name=b.name)) != b]
+        names = {block.name for block in blocks}
+        gone = [ev.Block(name=name) for name in known if name not in names]
+        return (*changed, *gone)
+
+    async def _block(self, block: ContextBlock, action: AskModel) -> ev.Block | None:
+        if isinstance(block.text, str):
+            return block.fitted(self._sealed.text(clean(block.text)))
+        what = f"the context block {block.name}"
+        if block.name == "instructions":
+            what = f"the instructions of agent {self._journal.state.agent}"
+        work = text_of(block.text, self._briefing(action))
+        try:
+            found = await attend(work, what, self._store, self._journal, self._flights)
+        except Exception as error:  # whatever it is, a block that is not needed is left out
+            if block.needed:
+                raise
+            self._journal.tick()
+            return block.missing(self._sealed.text(f"{type(error).__name__}: {error}")[:200])
+        self._journal.tick()
+        if found is None:
+            return None
+        return block.fitted(self._sealed.text(clean(str(found[0]))))
+
+    def _briefing(self, action: AskModel) -> Briefing:
+        state = self._journal.state
+        asked = said.text_of(state.messages[state.asked[-1]].parts) if len(state.asked) else ""
+        return Briefing(
+            run=state.run,
+            agent=state.agent,
+            principal=state.principal,
+            session=state.created.session if state.created else "",
+            step=action.step,
+            input=asked,
+            memory=self._host.desk(self._store, state),
+        )

@@ -1,0 +1,105 @@
+"""A conversation as people read it: Markdown, in which nothing that was said can pose as ours."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from cairn.core import events as ev
+from cairn.core.evolve import fold
+from cairn.core.messages import Blob, CallPart, Message, Part, ResultPart, Text, Uri
+from cairn.core.state import RunState, transcript
+from cairn.engine.load import start_of
+from cairn.engine.sessions import Conversation
+from cairn.errors import CairnError
+from cairn.ports import RunInfo, Store
+
+RESULT_CHARS = 400
+"""As much of what a tool said as is shown; the events hold all of it."""
+
+
+async def transcript_of(store: Store, seen: Conversation) -> str:
+    """What was said in a session, run by run, in Markdown."""
+    whose = f"`{_plain(seen.info.session)}` of `{_plain(seen.info.principal)}`"
+    lines = [f"# {_plain(seen.title) or 'Untitled'}", "", f"Session {whose}.", ""]
+    for run in seen.chain:
+        lines += await _run(store, run)
+    if seen.superseded:
+        lines += ["# Superseded", ""]
+        for run in seen.superseded:
+            lines += await _run(store, run)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+async def _run(store: Store, run: RunInfo) -> list[str]:
+    when = datetime.fromtimestamp(run.created_at / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
+    lines = [f"## {run.run}", "", f"{_plain(run.agent)}, {run.status}, {when} UTC", ""]
+    try:
+        entries = await store.read(run.run)
+        first = await start_of(store, run.run, entries)
+        state = fold(first, entries)
+    except CairnError as error:
+        return [*lines, f"It cannot be read: {_plain(str(error))}", ""]
+    own = transcript(state)[_before(entries, first) :]
+    for message in own:
+        lines += _message(message, run)
+    end = state.end
+    if end is not None and end.message:
+        lines += [f"Ended: {_plain(end.message)}", ""]
+    return lines
+
+
+def _before(entries: list[ev.Entry], first: RunState) -> int:
+    """How many messages are those of the runs before; what it took over from them is its own."""
+    took = any(
+        isinstance(e.event, ev.RunContinued) and (e.event.consumes or e.event.note) for e in entries
+    )
+    return len(first.messages) - took
+
+
+def _message(message: Message, run: RunInfo) -> list[str]:
+    who = {"user": run.principal, "assistant": run.agent}.get(message.role, message.role)
+    lines: list[str] = []
+    for part in message.parts:
+        lines += _part(part, who)
+    return lines
+
+
+def _part(part: Part, who: str) -> list[str]:
+    match part:
+        case Text(content=content):
+            return [f"**{_plain(who)}**", "", *_quoted(content), ""]
+        case CallPart():
+            return [f"- calls `{_plain(part.name)}`", "", *_quoted(part.arguments), ""]
+        case ResultPart():
+            ok = "" if part.ok else " (not done)"
+            cut = part.result[:RESULT_CHARS]
+            more = ["> …"] if len(part.result) > RESULT_CHARS else []
+            return [f"- result{ok}", "", *_quoted(cut), *more, ""]
+        case Blob():
+            return [f"**{_plain(who)}** sent `{_plain(part.name or part.mime_type)}`", ""]
+        case Uri():
+            return [f"**{_plain(who)}** sent `{_plain(part.uri)}`", ""]
+        case _:
+            return []
+
+
+def _quoted(text: str) -> list[str]:
+    """Text as a quotation, in a fence longer than any in it: nothing in it takes effect."""
+    fence = "`" * max(3, 1 + _longest_run(text))
+    return [f"> {line}".rstrip() for line in (fence, *text.splitlines(), fence)]
+
+
+def _longest_run(text: str) -> int:
+    longest = here = 0
+    for char in text:
+        here = here + 1 if char == "`" else 0
+        longest = max(longest, here)
+    return longest
+
+
+def _plain(text: str) -> str:
+    """A name on one line, without what Markdown would take for a mark."""
+    line = " ".join(text.split()).replace("`", "'")
+    for mark in ("\\", "*", "_", "<", "[", "#"):
+        line = line.replace(mark, f"\\{mark}")
+    return line

@@ -1,0 +1,129 @@
+"""The verbs that hand over, and erase, everything about one principal."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from cairn.core.codec import row_object
+from cairn.core.erasing import Erasure, Holdings, check_over
+from cairn.core.messages import Principal, clean
+from cairn.engine.given import person_of, principal_of
+from cairn.errors import UnknownRun
+from cairn.memory.port import Memory
+from cairn.ports import Store
+from cairn.runtime.decisions import Decisions
+from cairn.runtime.memories import Remembering
+from cairn.runtime.twins import twin
+from cairn.workspace.folders import Workspaces
+
+STORE = "store"
+WHY_CANCELLED = "everything about its principal is erased"
+
+
+async def exported(store: Store, memory: Memory | None, principal: Principal) -> AsyncIterator[str]:
+    """Everything about a principal, one JSON object a line; `kind` says what it is.
+
+    `principal`, then `run` with its line and `event` for each of its own events, `session`,
+    `fact`, and `note` for each fact of the journal `store` about them, grants among these.
+    """
+    held = await store.holdings(principal)
+    yield _line("principal", {"id": principal.id, "tenant": principal.tenant})
+    for info in held.runs:
+        yield _line("run", msgspec.structs.asdict(info))
+        for row in await store.rows(info.run):
+            yield _line("event", row_object(info.run, row))
+    for name in held.sessions:
+        try:
+            found = await store.session(name)
+        except UnknownRun:  # its runs were removed; what was said of it is among the notes
+            continue
+        yield _line("session", msgspec.structs.asdict(found))
+    for fact in await memory.export(principal) if memory is not None else ():
+        yield _line("fact", msgspec.json.decode(fact))
+    wanted = set(held.notes)
+    for row in await store.rows(STORE) if wanted else ():
+        if row.seq in wanted:
+            yield _line("note", row_object(STORE, row))
+
+
+def _line(kind: str, fields: dict[str, object]) -> str:
+    return msgspec.json.encode({"kind": kind, **fields}).decode()
+
+
+class Erasing(Decisions, Remembering):
+    """Everything about one principal."""
+
+    async def holdings_async(self, principal: Principal | str) -> Holdings:
+        """What there is of a principal, and so what `erase` would take; nothing is changed."""
+        whose = principal_of(principal)
+        held = await self.store.holdings(whose)
+        if self.host.memory_rules.memory is None:
+            return held
+        facts = len(await self.memory.export(whose))  # they are kept elsewhere
+        return msgspec.structs.replace(held, facts=facts)
+
+    async def export_principal_async(self, principal: Principal | str) -> list[str]:
+        """Everything about a principal as lines of JSON; `kind` says what each is.
+
+        Their runs with all events, sessions, facts, and what the journal `store` says of them,
+        standing grants among it. What is erased already is not there.
+        """
+        memory = self.host.memory_rules.on(self.store)
+        lines = exported(self.store, memory, principal_of(principal))
+        return [line async for line in lines]
+
+    async def erase_async(
+        self,
+        principal: Principal | str,
+        *,
+        force: bool = False,
+        by: Principal | str = "",
+        reason: str = "",
+    ) -> Erasure:
+        """Erase everything about a principal for good; once more does no harm.
+
+        All their runs, whole, with forks, retries, sessions and messages; their workspaces; facts
+        with index and vectors; standing grants, and what the journal `store` says of them. Id,
+        agent, status, times and sums of a run stay, with the hashes of its events, so that
+        `cairn verify` still tells what was erased from what was altered.
+
+        Args:
+            principal: Whose.
+            force: Cancel their runs that are not over, and erase these too.
+            by: Who erases; kept.
+            reason: Why; kept. It should not name them.
+
+        Returns what was erased. Where `cleared` is False, copies may be left in the store's file
+        or its log, because another process was at work in it: erase again.
+
+        Raises:
+            Refused: a run is not over, or another principal's run goes on from one of theirs;
+                names them. Nothing has changed.
+            WorkspaceFailed: a workspace cannot be removed; nothing else was erased yet.
+            StoreError: the store cannot do it; nothing of it was erased.
+        """
+        whose, actor = principal_of(principal), person_of(by, ()).id
+        held = await self.store.holdings(whose)
+        if force and held.live:
+            for run in held.live:
+                await self.cancel_async(run, WHY_CANCELLED, by=actor)
+            held = await self.store.holdings(whose)
+        check_over(whose, held)
+        workspaces = self.host.workspaces
+        if isinstance(workspaces, Workspaces):  # a folder that was given for all stays
+            for info in held.runs:
+                workspaces.remove(info.run, info.session)
+        now, said = self.host.clock.now_us(), self.host.secrets.anyones().text(clean(reason))
+        erased = await self.store.erase(whose, now, actor=actor, reason=said)
+        if self.host.memory_rules.memory is None:
+            return erased
+        gone = await self.memory.erase(whose, now, actor=actor, reason=said)
+        return msgspec.structs.replace(
+            erased, facts=erased.facts + gone.facts, cleared=erased.cleared and gone.log_cleared
+        )
+
+    holdings = twin(holdings_async)
+    export_principal = twin(export_principal_async)
+    erase = twin(erase_async)

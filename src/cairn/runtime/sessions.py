@@ -1,0 +1,324 @@
+"""The verbs of a conversation: say something in it, look at it, fork, rewind and name it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cairn.agent import MODES
+from cairn.core import commands as cmd
+from cairn.core.messages import Part, Principal, Record
+from cairn.engine import sessions as talk
+from cairn.engine.client import Task, new_id, same_person
+from cairn.engine.given import Given, check_mode, check_text, parts_of, principal_of
+from cairn.engine.load import load, previous_of
+from cairn.engine.result import Run
+from cairn.engine.sessions import Conversation, message_id
+from cairn.engine.turns import take_over
+from cairn.errors import IllegalTransition, SessionBusy, UnknownRun
+from cairn.ports import RunFilter, RunInfo, SessionInfo
+from cairn.runtime.ground import ENDED
+from cairn.runtime.tasks import LOCAL, Tasks
+from cairn.runtime.twins import twin
+
+replace = msgspec.structs.replace
+Mode = Literal["steer", "queue", "interrupt"]
+TRIES = 16
+"""How often a message looks for the end of a conversation that others keep moving."""
+
+
+class Posted(Record):
+    """Where a message is kept, from the moment on that it is acknowledged.
+
+    Args:
+        session: Whose it is.
+        run: The run that reads it.
+        seq: Its event there: 1 when the run is its own, else that of `input.queued`.
+        how: `started` a run at once, or waits behind the active one (`queued`, `interrupting`),
+            or is read by the active run at its next turn (`steered`).
+    """
+
+    session: str
+    run: str
+    seq: int
+    how: Literal["started", "queued", "interrupting", "steered"]
+
+
+class Sessions(Tasks):
+    """Conversations."""
+
+    async def send_async(
+        self,
+        session: str,
+        text: Given,
+        *,
+        agent: str = "",
+        principal: Principal | str = LOCAL,
+        mode: Mode | None = None,
+        id: str = "",
+    ) -> Run:
+        """Say something in a session, and carry the run that reads it to a result or a wait.
+
+        While a run of the session is active, the mode decides. `steer`: that run reads it at its
+        next turn. `queue`: it starts a run of its own when that one, and those queued before it,
+        are over. `interrupt`: as `queue`, and the active run ends as cancelled as soon as nothing
+        of it is in flight. Otherwise a new run starts. What an active run ends without having
+        read starts the next run.
+
+        Args:
+            session: Its id.
+            text: The message.
+            agent: Who begins, or goes on; by default the agent of the run before.
+            principal: For whom; a session belongs to one.
+            mode: By default what the agent's `on_message` says, `steer` if that is not known here.
+            id: The sender's own id of the message: the same one twice is one message.
+
+        Raises:
+            UnknownRun: the session is new and no agent was named, or it is another principal's.
+            RunConflict: the id is that of another message.
+            SessionBusy: others keep moving the session.
+            UnknownAgent, ConfigError, StoreError.
+        """
+        posted = await self.post_async(
+            session, text, agent=agent, principal=principal, mode=mode, id=id
+        )
+        return await self.follow_async(posted)
+
+    async def post_async(
+        self,
+        session: str,
+        text: Given,
+        *,
+        agent: str = "",
+        principal: Principal | str = LOCAL,
+        mode: Mode | None = None,
+        id: str = "",
+    ) -> Posted:
+        """As `send`, but return as soon as the message is kept, and leave the rest to a worker."""
+        who = principal_of(principal)
+        return await self._post(session, text, agent, who, who.id, mode, id)
+
+    async def _post(
+        self,
+        session: str,
+        text: Given,
+        agent: str,
+        who: Principal,
+        sender: str,
+        mode: Mode | None,
+        id: str,
+    ) -> Posted:
+        """Keep a message; the sender is who said it, the principal for whom the work is done."""
+        check_text("session", session)
+        check_text("id", id)
+        if mode is not None:
+            check_mode(mode, MODES)
+        parts = parts_of(text)
+        key = message_id(session, id) if id else ""
+        for _ in range(TRIES):
+            line = await self.store.session_open(session)
+            last = line[0] if line else await self.store.session_head(session)
+            if last is None and not agent:
+                raise UnknownRun(f"there is no session {session!r}; name an agent to begin it")
+            if last is not None:
+                await self._check_owner(session, last, who)
+            if key and (where := await self.client.posted(key, parts, who)) is not None:
+                return await self._as_posted(session, where.run, where.seq, mode)
+            name = agent or (last.agent if last is not None else "")
+            how = mode or self._mode_of(name)
+            if line and how == "steer" and await self._has_begun(line[0].run):
+                posted = await self._steer(session, line[0], parts, sender, key)
+            else:
+                how = "queue" if line and how == "steer" else how
+                task = await self._task_of(
+                    name, list(parts), {"principal": who, "session": session}
+                )
+                task = replace(task, actor=sender if sender != who.id else "")
+                posted = await self._begin(task, key or new_id(), how)
+            if posted is not None:
+                return posted
+        raise SessionBusy(session, "")
+
+    def _mode_of(self, agent: str) -> Mode:
+        return self.host.agents[agent].on_message if agent in self.host.agents else "steer"
+
+    async def _check_owner(self, session: str, last: RunInfo, who: Principal) -> None:
+        state = await load(self.store, last.run)
+        if not same_person(state.principal, who):
+            raise UnknownRun(f"there is no session {session!r}")
+
+    async def _has_begun(self, run: str) -> bool:
+        """Whether a run has had its turn; until then a message waits behind it."""
+        created = (await load(self.store, run)).created
+        return created is not None and not created.behind
+
+    async def _steer(
+        self, session: str, run: RunInfo, parts: tuple[Part, ...], sender: str, key: str
+    ) -> Posted | None:
+        """Have the active run read it; None when it has just ended, or somebody was faster."""
+        try:
+            done = await self.client.submit(run.run, cmd.Queue(parts=parts, id=key), sender)
+        except IllegalTransition:
+            return None
+        if done.entry is None:
+            return None
+        return Posted(session=session, run=run.run, seq=done.entry.seq, how="steered")
+
+    async def _begin(self, task: Task, run: str, how: Mode) -> Posted | None:
+        """Start a run with it, now or later; None when the session has an active one to steer."""
+        try:
+            into = await self.client.start(replace(task, mode="" if how == "steer" else how), run)
+        except SessionBusy:
+            return None
+        if into != run:
+            return None  # the same message was queued by another hand
+        return await self._as_posted(task.session, run, 1, how)
+
+    async def _as_posted(self, session: str, run: str, seq: int, mode: Mode | None) -> Posted:
+        """Where a message is; one that is sent again to interrupt does what is left of that."""
+        if seq > 1:
+            return Posted(session=session, run=run, seq=seq, how="steered")
+        info = await self.store.info(run)
+        if not info.behind:
+            return Posted(session=session, run=run, seq=1, how="started")
+        if mode == "interrupt":
+            await self.client.interrupt(run)
+        how: Literal["interrupting", "queued"] = "interrupting" if mode == "interrupt" else "queued"
+        return Posted(session=session, run=run, seq=1, how=how)
+
+    async def follow_async(self, posted: Posted) -> Run:
+        """Carry the run that reads a message to a result or a wait; then say how it stands.
+
+        A message that a run ended without having read is followed into the run that reads it.
+        """
+        run = await self._carried(posted.run)
+        if posted.seq == 1 or run.status not in ENDED:
+            return run
+        if posted.seq not in (await load(self.store, posted.run)).queued:
+            return run
+        if (await self.store.info(posted.run)).agent in self.host.agents:
+            await take_over(self.store, posted.run, self.host)
+        following = await self._after_run(posted)
+        return await self._carried(following) if following else run
+
+    async def _carried(self, run: str) -> Run:
+        """Drive it, if its agent is known here; else only look."""
+        if (await self.store.info(run)).agent not in self.host.agents:
+            return await self.get_async(run)
+        return await self.drive_async(run)
+
+    async def _after_run(self, posted: Posted) -> str:
+        """The run of the session that took over what this one left unread; empty if none has."""
+        for line in await self.store.runs(RunFilter(session=posted.session, limit=100)):
+            previous = previous_of(await self.store.read(line.run))
+            if previous is not None and previous.run == posted.run:
+                return line.run
+        return ""
+
+    # ---------------------------------------------------------------- looking
+
+    async def sessions_async(
+        self, *, principal: Principal | str = "", limit: int = 100
+    ) -> list[SessionInfo]:
+        """Conversations, the one with the newest run first, each with a title.
+
+        Args:
+            principal: Only those of this one, by its id, and by its tenant if a principal is
+                given.
+        """
+        who = principal_of(principal) if isinstance(principal, Principal) else None
+        name = who.id if who is not None else str(principal)
+        infos = await self.store.sessions(check_text("principal", name), limit)
+        if who is not None:
+            infos = [i for i in infos if await self._is_of(i.head, who)]
+        return [
+            SessionInfo(**{f: getattr(info, f) for f in info.__struct_fields__} | {"title": title})
+            for info, title in await talk.titled(self.store, infos)
+        ]
+
+    async def _is_of(self, run: str, who: Principal) -> bool:
+        return same_person((await load(self.store, run)).principal, who)
+
+    async def session_async(
+        self, session: str, *, principal: Principal | str = LOCAL
+    ) -> Conversation:
+        """A session with its runs: those it consists of, superseded and waiting ones.
+
+        Raises:
+            UnknownRun: there is no such session, or it is another principal's.
+        """
+        await talk.check_owner(self.store, session, principal_of(principal))
+        return await talk.conversation(self.store, session)
+
+    # ---------------------------------------------------------------- moving
+
+    async def fork_session_async(
+        self,
+        session: str,
+        new: str,
+        *,
+        at: str = "",
+        principal: Principal | str = LOCAL,
+    ) -> str:
+        """Begin a new session that goes on from a run of another one; the run's id.
+
+        The new one reads the conversation up to that run's end. Nothing is copied, and what the
+        old one does from there on is not the new one's.
+
+        Args:
+            session, new: The old and the new id.
+            at: The run, which must be over; by default the one the session stands at.
+
+        Raises:
+            UnknownRun: there is no such session or run, or it is another principal's.
+            IllegalTransition: the run is not over.
+            ConfigError: there is a session of the new id.
+        """
+        check_text("new", new)
+        who = principal_of(principal)
+        await talk.check_owner(self.store, session, who)
+        return await talk.fork(self.store, self.host.clock, session, new, at, who.id)
+
+    async def rewind_async(
+        self, session: str, to: str, *, principal: Principal | str = LOCAL
+    ) -> bool:
+        """Let a session go on from an earlier run; False when it stands there already.
+
+        The later runs stay in the store, and are listed as superseded: to rewind to one of them
+        takes the rewind back. What they did to the world stays done.
+
+        Raises:
+            UnknownRun: there is no such session or run, or it is another principal's.
+            SessionBusy: a run of the session is not over.
+            IllegalTransition: the run is not over.
+        """
+        who = principal_of(principal)
+        await talk.check_owner(self.store, session, who)
+        return await talk.rewind(self.store, self.host.clock, session, to, who.id)
+
+    async def title_session_async(
+        self, session: str, title: str, *, principal: Principal | str = LOCAL
+    ) -> bool:
+        """Give a session a title; an empty one takes it back. False when it has it already.
+
+        Without one a session is called by its first words. A title is kept in the store's own
+        journal, apart from the runs.
+
+        Raises:
+            UnknownRun: there is no such session, or it is another principal's.
+            ConfigError: the title is too wide, or holds a secret.
+        """
+        who = principal_of(principal)
+        await talk.check_owner(self.store, session, who)
+        self.client.check_names(who, title=title)
+        return await talk.set_title(self.store, self.host.clock, session, title, who.id)
+
+    send = twin(send_async)
+    post = twin(post_async)
+    follow = twin(follow_async)
+    sessions = twin(sessions_async)
+    session = twin(session_async)
+    fork_session = twin(fork_session_async)
+    rewind = twin(rewind_async)
+    title_session = twin(title_session_async)

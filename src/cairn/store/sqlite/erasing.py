@@ -1,0 +1,253 @@
+"""Erasing in a file: all that is kept of one principal goes, and the chain still verifies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import apsw
+
+from cairn.core.budgets import scoped
+from cairn.core.codec import Row, open_row
+from cairn.core.erasing import (
+    Erasure,
+    Holdings,
+    Share,
+    check_over,
+    emptied,
+    share_of,
+    whose,
+)
+from cairn.core.events import Entry, Event, PrincipalErased, RunCreated, StoreErased
+from cairn.core.messages import Principal
+from cairn.core.run_table import ERASED
+from cairn.errors import CorruptJournal
+from cairn.memory import shelf
+from cairn.store.retention import ENDED_VALUES
+from cairn.store.sqlite.journal import (
+    SALT_BYTES,
+    Salts,
+    entries_of,
+    first_id,
+    prepare,
+    rows_between,
+)
+from cairn.store.sqlite.lines import ALL_COLUMNS, Line, info_of, line_of, line_of_number
+from cairn.store.sqlite.memory_rows import Rows, WritableRows
+from cairn.store.sqlite.owners import Owners
+from cairn.store.sqlite.requests import Request
+from cairn.store.sqlite.transaction import Clearing, Transaction
+
+STORE = "store"
+_OF = f"SELECT {ALL_COLUMNS} FROM run WHERE principal = ? AND no > 0 ORDER BY no"  # noqa: S608 - our own words
+_FORKS = f"SELECT {ALL_COLUMNS} FROM run WHERE parent = ? ORDER BY no"  # noqa: S608 - our own words
+_PLACES = "SELECT session FROM place WHERE run = ? AND run <> ''"
+_FORGET_LINE = (
+    "UPDATE run SET session = '', principal = '', digest = ?, waits = '', wake_at = 0, cancel = 0, "
+    "due = NULL, behind = 0, unread = 0, owner = NULL, epoch = epoch + 1 WHERE no = ?"
+)
+
+
+class Found:
+    """The runs of a principal as one snapshot of the file has them."""
+
+    def __init__(self, connection: apsw.Connection, owners: Owners, principal: Principal) -> None:
+        self.connection = connection
+        self.principal = principal
+        alive = {*owners.alive(connection), owners.token}
+        self.lines = [*_lines_of(connection, principal)]
+        numbers = {line.no for line in self.lines}
+        self.foreign: list[str] = []
+        for line in self.lines:  # grows as it is walked: a fork may be forked again
+            for fork in _lines(connection, _FORKS, line.no):
+                if fork.no in numbers:
+                    continue
+                if fork.principal == principal.id:  # whose tenant its parent's first event says
+                    numbers.add(fork.no)
+                    self.lines.append(fork)
+                elif fork.digest != ERASED:
+                    self.foreign.append(fork.id)
+        self.lines.sort(key=lambda line: line.no)
+        self.live = [
+            line.id for line in self.lines if line.status not in ENDED_VALUES or line.owner in alive
+        ]
+
+    def share(self) -> Share:
+        """What of the journal `store` is theirs."""
+        connection = self.connection
+        runs = {line.id for line in self.lines}
+        sessions = {line.session for line in self.lines if line.session}
+        for run in runs:
+            sessions |= {str(name) for (name,) in connection.execute(_PLACES, (run,))}
+        facts = {fact.n for fact in shelf.everything_of(Rows(connection), self.principal)}
+        entries = entries_of(connection, line_of(connection, STORE))
+        return share_of(entries, self.principal, runs, sessions, facts)
+
+
+def holdings(connection: apsw.Connection, owners: Owners, principal: Principal) -> Holdings:
+    """See `Store.holdings`."""
+    found = Found(connection, owners, principal)
+    share, alive = found.share(), {*owners.alive(connection), owners.token}
+    return Holdings(
+        runs=tuple(info_of(connection, line, leased=line.owner in alive) for line in found.lines),
+        sessions=share.sessions,
+        facts=len(shelf.everything_of(Rows(connection), principal)),
+        grants=share.grants,
+        budgets=share.budgets,
+        notes=share.notes,
+        live=tuple(found.live),
+        foreign=tuple(found.foreign),
+    )
+
+
+def _lines(connection: apsw.Connection, select: str, value: object) -> list[Line]:
+    rows: Any = connection.execute(select, (value,)).fetchall()
+    return [Line(*row) for row in rows]
+
+
+def _lines_of(connection: apsw.Connection, principal: Principal) -> Iterator[Line]:
+    """The runs that were started for a principal: the table has the id, the journal the tenant."""
+    for line in _lines(connection, _OF, principal.id) if principal.id else ():
+        root = line
+        while root.parent is not None and root.parent < root.no:
+            root = line_of_number(connection, root.parent)
+        if _tenant(connection, root) == principal.tenant:
+            yield line
+
+
+def _tenant(connection: apsw.Connection, root: Line) -> str:
+    """Of the principal that a run was started for.
+
+    Raises:
+        CorruptJournal: its first event cannot be read.
+    """
+    (row,) = rows_between(connection, root, 0, 1)
+    event = open_row(row).event
+    if not isinstance(event, RunCreated):
+        raise CorruptJournal(f"{root.id}: the journal does not start with run.created")
+    return event.principal.tenant
+
+
+class Erase(Request):
+    """All that is kept of one principal goes, in one transaction; copies in pages, after it."""
+
+    __slots__ = ("actor", "clearing", "now", "principal", "reason", "salts")
+
+    def __init__(
+        self, principal: Principal, now: int, actor: str, reason: str, salts: Salts
+    ) -> None:
+        super().__init__()
+        self.principal = principal
+        self.now = now
+        self.actor = actor
+        self.reason = reason
+        self.salts = salts
+        self.clearing = Clearing()
+
+    def apply(self, tx: Transaction) -> Erasure:
+        tx.flush()
+        connection, principal = tx.connection, self.principal
+        found = Found(connection, tx.owners, principal)
+        held = Holdings(live=tuple(found.live), foreign=tuple(found.foreign))
+        check_over(principal, held)
+        share = found.share()
+        connection.execute("PRAGMA secure_delete = ON").fetchall()
+        rows = WritableRows(tx, self.salts)
+        facts = shelf.erase(rows, principal, self.now, self.actor, self.reason)
+        tx.flush()
+        events = sum([_empty(connection, line, self._own(line)) for line in found.lines])
+        store = tx.line(STORE)
+        notes = _empty(connection, store, share.notes)
+        self._forget_rows(tx, found.lines, share)
+        erased = Erasure(
+            runs=tuple(line.id for line in found.lines),
+            events=events,
+            sessions=len(share.sessions),
+            facts=facts,
+            grants=len(share.grants),
+            notes=notes,
+            budgets=share.budgets,
+        )
+        if found.lines or notes or facts:
+            self._note(tx, found.lines, erased, share)
+        for line in found.lines:
+            tx.forget(line)
+        tx.clearing = self.clearing
+        return erased
+
+    @staticmethod
+    def _own(line: Line) -> range:
+        return range(line.parent_at + 1 if line.parent is not None else 1, line.head + 1)
+
+    def _forget_rows(self, tx: Transaction, lines: Sequence[Line], share: Share) -> None:
+        """Take out of the other tables what names the principal, or is kept for them."""
+        connection = tx.connection
+        numbers = [(line.no,) for line in lines]
+        connection.executemany("DELETE FROM pending WHERE run = ?", numbers)
+        connection.executemany("DELETE FROM message WHERE run = ?", numbers)
+        connection.executemany("DELETE FROM ledger WHERE run = ?", numbers)
+        connection.executemany(_FORGET_LINE, [(ERASED, no) for (no,) in numbers])
+        sessions = [(session,) for session in share.sessions]
+        connection.executemany("DELETE FROM place WHERE session = ?", sessions)
+
+        key = scoped(self.principal.id, self.principal.tenant)
+        counters = [(cap.name, key) for cap in tx.spending.caps if cap.per == "principal"]
+        connection.executemany("DELETE FROM spend WHERE budget = ? AND key = ?", counters)
+        tx.spending.forget()
+
+    def _note(self, tx: Transaction, lines: Sequence[Line], erased: Erasure, share: Share) -> None:
+        """Say in the journal `store` what has no data any more, run by run and whole."""
+        facts: list[Event] = [
+            StoreErased(run=line.id, head=line.head, hash=line.hash.hex(), reason=self.reason)
+            for line in lines
+        ]
+        salt = os.urandom(SALT_BYTES)
+        facts.append(
+            PrincipalErased(
+                whose=whose(self.principal, salt),
+                salt=salt.hex(),
+                runs=len(erased.runs),
+                events=erased.events,
+                sessions=erased.sessions,
+                facts=erased.facts,
+                grants=erased.grants,
+                notes=share.notes,
+                reason=self.reason,
+            )
+        )
+        store = tx.line(STORE)
+        at = max(self.now, store.updated_at)
+        entries = [
+            Entry(seq=store.head + n, at=at, event=fact, actor=self.actor)
+            for n, fact in enumerate(facts, 1)
+        ]
+        tx.extend(store, prepare(STORE, entries, self.salts))
+
+
+def _empty(connection: apsw.Connection, line: Line, seqs: Iterable[int]) -> int:
+    """Take the data out of events that still hold some; how many did.
+
+    Raises:
+        CorruptJournal: one of them is missing, or its payload: no digest would fit it.
+    """
+    base, wanted = first_id(line.no), set(seqs)
+    if not wanted:
+        return 0
+    first, last = min(wanted) - 1, max(wanted)
+    going: list[Row] = [
+        emptied(row)
+        for row in rows_between(connection, line, first, last)
+        if row.seq in wanted and row.data is not None
+    ]
+    said = "SELECT DISTINCT blob FROM event WHERE id > ? AND id <= ? AND blob IS NOT NULL"
+    blobs = connection.execute(said, (base + first, base + last)).fetchall()
+    connection.executemany(
+        "UPDATE event SET data = NULL, blob = NULL, salt = ? WHERE id = ?",
+        [(row.salt, base + row.seq) for row in going],
+    )
+    connection.executemany(
+        "DELETE FROM blob WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM event WHERE blob = ?1)",
+        blobs,
+    )
+    return len(going)

@@ -1,0 +1,144 @@
+"""`cairn memory`: looking and deciding from the command line, with the store alone."""
+
+import asyncio
+import json
+
+import pytest
+from tests.memory.kit import ANN, NOW, fact
+from typer.testing import CliRunner
+
+from cairn.cli.entry import app
+from cairn.store import open_store
+
+
+class Said:
+    """What a command printed and how it ended."""
+
+    def __init__(self, result):
+        self.code, self.out, self.err = result.exit_code, result.stdout, result.stderr
+
+    @property
+    def objects(self):
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def cairn(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("CAIRN_APP", "CAIRN_STORE", "CAIRN_SECRETS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words, input=None):
+        result = CliRunner().invoke(app, ["memory", *words], input=input)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Said(result)
+
+    return run
+
+
+def with_memory(work):
+    async def whole():
+        store = open_store("cairn.db")
+        try:
+            return await work(store.memory(), store)
+        finally:
+            await store.close()
+
+    return asyncio.run(whole())
+
+
+@pytest.fixture
+def store(cairn):
+    async def fill(memory, _):
+        await memory.keep(fact("Likes green tea.", run="r", call="c1"), "", NOW)
+        waits = fact("Pays by card.", trust="untrusted", taint=("web",), waits=True)
+        await memory.keep(waits, "", NOW)
+
+    with_memory(fill)
+
+
+@pytest.mark.usefixtures("store")
+def test_facts_are_listed_searched_and_shown(cairn):
+    said = cairn("list")
+    assert said.code == 0
+    assert "m1  Likes green tea." in said.out
+    assert "m2  Pays by card." in said.out
+    assert "waits for a review" in said.out
+    assert [each["id"] for each in cairn("list", "--state", "live", "--json").objects] == ["m1"]
+    assert cairn("list", "--principal", "bob").out == ""
+    assert cairn("search", "tea", "--principal", "ann").out.startswith("m1  Likes green tea.")
+    assert cairn("search", "tea").out == ""
+    assert cairn("search", "card", "--principal", "ann").out == ""
+    shown = cairn("show", "m1").out
+    for line in ("run: r", "call: c1", "trust: agent", "principal: ann"):
+        assert line in shown
+
+
+@pytest.mark.usefixtures("store")
+def test_what_waits_is_reviewed_and_the_store_says_by_whom(cairn):
+    assert cairn("review").out.startswith("m2  Pays by card.")
+    assert cairn("review", "m2").code == 2
+    assert cairn("review", "--accept").code == 2
+    assert cairn("review", "m2", "--accept", "--trust", "much").code == 2
+    said = cairn("review", "m2", "--accept", "--as", "ada", "-m", "asked her")
+    assert (said.code, said.out) == (0, "m2 is accepted\n")
+    assert cairn("review").out == ""
+    assert cairn("search", "card", "--principal", "ann", "--json").objects[0]["trust"] == "owner"
+    assert cairn("review", "m1", "--reject", "--as", "ada").code == 0
+    assert "m1 was rejected by ada" in cairn("show", "m1").out
+
+    async def events(_, store):
+        return await store.read("store")
+
+    reviewed = [e for e in with_memory(events) if e.event.NAME == "memory.reviewed"]
+    assert [(e.actor, e.event.reason) for e in reviewed] == [("ada", "asked her"), ("ada", "")]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_person_adds_replaces_and_forgets(cairn):
+    said = cairn("add", "Likes black tea.", "--principal", "ann", "--supersedes", "m1", "--as", "x")
+    assert said.out == "m3 is remembered\n"
+    assert cairn("search", "tea", "--principal", "ann").out.startswith("m3")
+    assert cairn("add", "Ships on Monday.", "--project", "shop", "--within", "30d").code == 0
+    assert cairn("search", "ships", "--project", "shop").out.startswith("m4")
+    assert cairn("add", "x", "--project", "a", "--agent", "b").code == 2
+    assert cairn("forget", "m3", "--as", "ann").out == "forgotten: m1, m3\n"
+    assert cairn("show", "m1", "--json").objects[0]["gone"] == "forgotten"
+    missing = cairn("forget", "m99")
+    assert (missing.code, "there is no fact m99" in missing.err) == (2, True)
+    assert cairn("forget", "seven").code == 2
+
+
+@pytest.mark.usefixtures("store")
+def test_erasing_asks_first_and_leaves_nothing(cairn, tmp_path):
+    exported = cairn("export", "--principal", "ann").objects
+    assert [each["id"] for each in exported] == ["m1", "m2"]
+    said = cairn("erase", "--principal", "ann", input="n\n")
+    assert (said.code, "nothing was erased" in said.err) == (1, True)
+    assert len(cairn("export", "--principal", "ann").objects) == 2
+    said = cairn("erase", "--principal", "ann", "--yes", "--as", "dpo", "-m", "asked to")
+    assert said.code == 0
+    assert "erased: 2 facts" in said.out
+    assert cairn("export", "--principal", "ann").out == ""
+    data = b"".join(file.read_bytes() for file in tmp_path.glob("cairn.db*") if file.is_file())
+    assert b"green tea" not in data
+    assert "m1 was erased by dpo" in cairn("show", "m1").out
+
+
+@pytest.mark.usefixtures("store")
+def test_what_acts_on_a_terminal_is_shown_and_does_not_act(cairn):
+    async def add(memory, _):
+        await memory.keep(fact("\x1b[2Jgone \u202eevil", ANN), "", NOW)
+
+    with_memory(add)
+    for said in (cairn("list"), cairn("show", "m3"), cairn("search", "evil", "--principal", "ann")):
+        assert "\x1b" not in said.out
+        assert "\u202e" not in said.out
+        assert "evil" in said.out
+
+
+def test_without_a_store_nothing_is_made(cairn, tmp_path):
+    said = cairn("list")
+    assert (said.code, "there is no store" in said.err) == (2, True)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,144 @@
+"""What people do with a runtime's memory, and what the rules of a deployment may say."""
+
+import asyncio
+import json
+
+import pytest
+from tests.memory.kit import ANN, DAY, Clock, fact, runtime
+
+from cairn import ConfigError, Principal, Refused, UnknownRun
+from cairn.memory import MemoryRules
+from cairn.memory.inmemory import InMemoryMemory
+from cairn.runtime.memories import memory_rules_of
+
+
+@pytest.fixture
+def rt():
+    with runtime(":memory:", ["done"], clock=Clock()) as rt:
+        yield rt
+
+
+def test_what_a_person_adds_is_trusted_and_kept_under_their_name(rt):
+    kept = rt.remember("Likes tea.", principal="ann", tags=("drinks",), by="ada")
+    assert (kept.n, kept.state) == (1, "live")
+    (found,) = rt.facts("ann")
+    assert (found.trust, found.content.tags) == ("owner", ("drinks",))
+    entries = asyncio.run(rt.store.read("store"))
+    assert [(e.event.NAME, e.actor) for e in entries] == [("memory.kept", "ada")]
+    assert rt.remember("Likes tea.", principal="ann", tags=("drinks",)).known
+
+
+def test_facts_can_be_listed_replaced_forgotten_exported_and_erased(rt):
+    rt.remember("Lives in Rome.", principal="ann")
+    rt.remember("Lives in Oslo.", principal="ann", supersedes="m1")
+    assert [each.state for each in rt.facts("ann")] == ["superseded", "live"]
+    assert [each.id for each in rt.facts(state="live")] == ["m2"]
+    lines = [json.loads(line) for line in rt.export_facts("ann")]
+    assert [line["text"] for line in lines] == ["Lives in Rome.", "Lives in Oslo."]
+    assert rt.forget_fact("m2", by="ann", reason="wrong") == ["m1", "m2"]
+    rt.remember("Lives in Lima.", principal="ann")
+    assert rt.erase_facts("ann", by="dpo").facts == 1
+    assert rt.facts() == []
+    names = [e.event.NAME for e in asyncio.run(rt.store.read("store"))]
+    assert names[-4:] == ["memory.forgotten"] * 2 + ["memory.kept", "memory.erased"]
+
+
+def test_who_decided_stands_in_the_audit(rt):
+    from cairn.core.views.audit import TOLD
+
+    names = {kind.NAME for kind in TOLD}
+    assert {"memory.kept", "memory.reviewed", "memory.forgotten", "memory.erased"} <= names
+
+
+def test_a_fact_added_for_some_days_ends_after_them(rt):
+    rt.remember("The code is 4711.", principal="ann", days=1)
+    assert len(rt.recall("code", principal="ann").hits) == 1
+    rt.host.clock.now += DAY
+    assert rt.recall("code", principal="ann").hits == ()
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "error"),
+    [
+        ("remember", {"text": "", "principal": "ann"}, ConfigError),
+        ("remember", {"text": "x", "scope": "project"}, ConfigError),
+        ("remember", {"text": "x", "scope": "nobody"}, ConfigError),
+        ("remember", {"text": "x", "days": -1}, ConfigError),
+        ("remember", {"text": "x", "supersedes": "m9"}, UnknownRun),
+        ("remember", {"text": "x", "supersedes": "nine"}, UnknownRun),
+        ("remember", {"text": "x", "principal": 7}, ConfigError),
+        ("recall", {"query": "x", "limit": 0}, ConfigError),
+        ("recall", {"query": "x", "scope": "project"}, ConfigError),
+        ("facts", {"state": "odd"}, ConfigError),
+        ("accept_fact", {"fact": "m9"}, UnknownRun),
+        ("accept_fact", {"fact": "m1", "trust": "much"}, ConfigError),
+        ("reject_fact", {"fact": "x"}, UnknownRun),
+        ("forget_fact", {"fact": "m9"}, UnknownRun),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_typed_error(rt, verb, arguments, error):
+    with pytest.raises(error):
+        getattr(rt, verb)(**arguments)
+
+
+def test_a_memory_of_ones_own_takes_the_place_of_the_stores():
+    own = InMemoryMemory()
+    with runtime(":memory:", ["done"], memory=own) as rt:
+        rt.remember("Likes tea.", principal="ann")
+        assert asyncio.run(rt.store.read("store")) == []
+    assert len(own.tables.rows) == 1
+    with pytest.raises(ConfigError, match=r"Runtime\.memory"):
+        memory_rules_of(7)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"review": "some"}, "review"),
+        ({"project": 7}, "project"),
+        ({"agents": "desk"}, "agents"),
+        ({"agents": (7,)}, "agents"),
+    ],
+)
+def test_rules_that_cannot_be_are_refused_by_name(wrong, field):
+    with pytest.raises(ConfigError, match=rf"MemoryRules\.{field}"):
+        MemoryRules(**wrong)
+
+
+def test_a_function_that_names_no_project_shares_nothing_by_mistake():
+    def broken(principal):
+        raise KeyError(principal.id)
+
+    for project in (broken, lambda _: 7):
+        with pytest.raises(ConfigError, match=r"MemoryRules\.project"):
+            MemoryRules(project=project).scopes(ANN, "desk")
+
+
+def test_scopes_are_the_runs_own_and_within_its_tenant():
+    rules = MemoryRules(project=lambda who: f"of-{who.tenant}", agents=("desk",))
+    found = rules.scopes(Principal(id="ann", tenant="acme"), "desk")
+    assert {kind: (each.name, each.tenant) for kind, each in found.items()} == {
+        "user": ("ann", "acme"),
+        "project": ("of-acme", "acme"),
+        "agent": ("desk", "acme"),
+    }
+    assert rules.scopes(ANN, "other").keys() == {"user", "project"}
+
+
+def test_a_scope_that_is_full_takes_no_more(monkeypatch):
+    monkeypatch.setattr("cairn.memory.shelf.MAX_FACTS", 3)
+    monkeypatch.setattr("cairn.memory.shelf.MAX_WAITING", 1)
+
+    async def whole():
+        memory = InMemoryMemory()
+        for n in range(2):
+            await memory.keep(fact(f"fact {n}"), "", 1)
+        await memory.keep(fact("waits", waits=True), "", 1)
+        with pytest.raises(Refused, match="is full"):
+            await memory.keep(fact("one more"), "", 1)
+        await memory.forget(1, 1)
+        with pytest.raises(Refused, match="wait for a review"):
+            await memory.keep(fact("waits too", waits=True), "", 1)
+        await memory.keep(fact("one more"), "", 1)
+
+    asyncio.run(whole())
