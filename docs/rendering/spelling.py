@@ -146,6 +146,8 @@ def parameter(each: inspect.Parameter) -> str:
         return f"{stars}{each.name}{kind}"
     value = each.default
     is_record = isinstance(value, Record)
+    if inspect.isfunction(value):
+        return f"{stars}{each.name}{kind} = {value.__name__}"
     if is_record or type(value).__module__.startswith("cairn"):
         text = f"{type(value).__name__}()" if is_record else "…"
     else:

@@ -36,6 +36,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "export": ("done",),
     "verify": ("done",),
     "prune": ("--older-than", "0s"),
+    "erase": ("--principal", "nobody", "--yes"),
     "backup": ("copy.db",),
     "doctor": (),
     "context show": ("done", "1"),
@@ -46,11 +47,12 @@ WORDS: dict[str, tuple[str, ...]] = {
     "policy explain": ("done/c1",),
     "policy test": ("policy.yaml",),
     "memory list": (),
+    "sessions list": (),
 }
 """Words with which each command does something in a store where these runs are."""
 NEED_NONE = {"models", "policy check", "mcp serve", "mcp tools", "skills list", "skills check"}
 """Commands that look at no run; `mcp serve` works until it is ended."""
-ALIKE = {"memory"}
+ALIKE = {"memory", "sessions"}
 """Groups whose commands have one way in, so that one of them stands for all."""
 ENDS = {"retry": 1, "fork": 5, "context undo": 1}
 """Exit codes that are not 0 though the store was found."""

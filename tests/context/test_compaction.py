@@ -15,9 +15,11 @@ from cairn.core.history import History
 from cairn.core.limits import estimate_tokens
 from cairn.core.messages import parse_object
 from cairn.core.sizes import tokens_of
+from cairn.core.views import timeline
 from cairn.engine.load import load
 from cairn.errors import Refused
 from cairn.store.inmemory import InMemoryStore
+from cairn.store.retention import settled
 
 ENDLESS = Limits(steps=10_000, calls=10_000, tokens=10**9, no_progress=10_000)
 HEADS = "\n".join(f"## {name}\nNone" for name in SECTIONS)
@@ -390,5 +392,10 @@ def test_a_session_goes_on_with_what_was_condensed_in_the_run_before():
         assert "[runtime] The conversation before this point was condensed" in said(first)
         assert texts(first)[-1] == "And now?"
         assert size(first) < 6_000
+        entries = await rt.trace_async(last.id)
+        assert events(entries, ev.ContextCompacted)
+        told = timeline(entries, last.id)
+        assert (told.status, told.head) == ("completed", entries[-1].seq)
+        assert settled(last.id, lambda: entries)
 
     asyncio.run(main())

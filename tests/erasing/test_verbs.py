@@ -215,3 +215,13 @@ def test_the_record_of_it_names_nobody_and_shows_it_to_who_knows_the_id(tmp_path
         salt = bytes.fromhex(record.event.salt)
         assert record.event.whose == whose(Principal(id="ann"), salt)
         assert record.event.whose != whose(BOB, salt)
+
+
+def test_a_grant_that_was_made_for_them_answers_nothing_any_more(store):
+    script = [call("pay", order="7"), "done"]
+    with shop(store, script) as rt:
+        rt.grant("pay", principal="ann")
+        assert rt.run("shop", "hello", id="r", principal="ann").status == "completed"
+        assert rt.erase("ann").grants == 1
+        assert rt.grants() == []
+        assert rt.run("shop", "hello", id="r2", principal="ann").status == "waiting"

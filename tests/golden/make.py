@@ -328,6 +328,24 @@ FACTS: tuple[ev.Event, ...] = (
     ),
     ev.GrantUsed(n=1, run="edited", call="c1"),
     ev.GrantRevoked(n=1, reason="enough"),
+    ev.MemoryKept(fact=1, hash="ab" * 32, trust="untrusted", waits=True, key="k"),
+    ev.MemoryReviewed(fact=1, hash="ab" * 32, verdict="accepted", trust="owner", reason="asked"),
+    ev.MemoryForgotten(fact=1, hash="ab" * 32, reason="wrong"),
+    ev.MemoryErased(facts=(2, 3), reason="asked to"),
+    ev.SessionTitled(session="s-1", title="灯具 lamps"),
+    ev.SessionRewound(session="s-1", run="answered", newest="approved"),
+    ev.SessionForked(session="s-2", run="answered", of="s-1"),
+    ev.PrincipalErased(
+        whose="cd" * 32,
+        salt="ef" * 16,
+        runs=1,
+        events=5,
+        sessions=1,
+        facts=1,
+        grants=1,
+        notes=(2,),
+        reason="asked to",
+    ),
 )
 """What else stands in the journal of the store."""
 

@@ -122,6 +122,13 @@ def cli_chat(desk: Desk) -> None:
         cairn("chat", "a", input="t\n/quit\n")
 
 
+@path("cli sessions post", slow=True)
+def cli_sessions_post(desk: Desk) -> None:
+    with shell(desk) as cairn:
+        cairn("sessions", "post", "s", "hello", "--agent", "a")
+        cairn("work", "--until-idle")
+
+
 @path("cli work", slow=True)
 def cli_work(desk: Desk) -> None:
     with shell(desk) as cairn:

@@ -17,9 +17,11 @@ from msgspec.structs import replace
 from cairn import (
     Agent,
     Context,
+    ContextBlock,
     Deny,
     HookCall,
     Policy,
+    Route,
     Runtime,
     Scripted,
     before_tool,
@@ -118,6 +120,8 @@ class Desk:
         own: Policy | None = None,
         tools: Sequence[Any] = (),
         clock: Any = None,
+        routes: Sequence[Route] = (),
+        context: Sequence[ContextBlock] = (),
     ) -> Runtime:
         """A process of its own on the journals, with an agent `a`; `own` is the agent's policy."""
         model = script[0] if hasattr(script[0], "request") else Scripted([*script])
@@ -126,9 +130,9 @@ class Desk:
             policy, hooks = by_hook(policy)
             own, own_hooks = by_hook(own) if own is not None else (None, [])
         offered = tools or [self.pay(), self.note()]
-        agents = [Agent("a", model, tools=offered, policy=own, hooks=own_hooks)]
+        agents = [Agent("a", model, tools=offered, policy=own, hooks=own_hooks, context=context)]
         store = self.journals.beside()
-        return Runtime(store, agents, policy=policy, clock=clock, hooks=hooks)
+        return Runtime(store, agents, policy=policy, clock=clock, hooks=hooks, routes=routes)
 
     async def entries(self) -> dict[str, list[Entry]]:
         """All journals of runs."""

@@ -16,7 +16,17 @@ from tests.governance.desk import (
     path,
 )
 
-from cairn import Context, ErrorClass, ModelError, Policy, Scripted, call, tool
+from cairn import (
+    Context,
+    ContextBlock,
+    ErrorClass,
+    ModelError,
+    Policy,
+    Route,
+    Scripted,
+    call,
+    tool,
+)
 from cairn.core.policy import Redirect, Rule
 from cairn.engine.clock import SystemClock
 from cairn.errors import NotDone, ToolError, Unsure
@@ -92,6 +102,67 @@ async def send_to_an_active_run(desk: Desk) -> None:
         await rt.enqueue_async("a", "t", id="r", session="s")
     async with desk.runtime(*script) as rt:
         assert (await rt.send_async("s", "hello")).id == "r"
+
+
+@path("Runtime.post_async", "Runtime.follow_async", "Client.posted")
+async def a_posted_message(desk: Desk) -> None:
+    async with desk.runtime(*PAY) as rt:
+        posted = await rt.post_async("s", "hello", agent="a", id="m1")
+        assert (await rt.follow_async(posted)).status == "completed"
+
+
+@path("Runtime.post_async", "Client.interrupt", "Client.take_over")
+async def a_message_that_interrupts_a_run(desk: Desk) -> None:
+    await asked(desk, *PAY)
+    async with desk.runtime(*PAY) as rt:
+        await rt.enqueue_async("a", "t", id="q", session="s")
+        await rt.post_async("s", "now this", mode="interrupt")
+        await rt.work_async(until_idle=True)
+
+
+@path("Runtime.receive_async", "Runtime.route")
+async def a_message_by_a_route(desk: Desk) -> None:
+    async with desk.runtime(*PAY, routes=[Route(agent="a")]) as rt:
+        assert (await rt.receive_async(text="hello", principal="ann")).status == "completed"
+
+
+@path("Runtime.accept_async")
+async def a_message_by_a_route_that_a_worker_takes(desk: Desk) -> None:
+    async with desk.runtime(*PAY, routes=[Route(agent="a")]) as rt:
+        await rt.accept_async(text="hello", principal="ann")
+        await rt.work_async(until_idle=True)
+
+
+@path("Runtime.rewind_async", "Runtime.fork_session_async")
+async def a_session_that_goes_on_from_an_earlier_run(desk: Desk) -> None:
+    async with desk.runtime("first", "second", *PAY) as rt:
+        first = await rt.send_async("s", "hello", agent="a")
+        await rt.send_async("s", "again")
+        await rt.rewind_async("s", first.id)
+        await rt.fork_session_async("s", "other")
+    for session in ("s", "other"):
+        async with desk.runtime(*PAY) as rt:
+            assert (await rt.send_async(session, "pay")).status == "completed"
+
+
+@path("Runtime.run_async")
+async def a_block_that_a_tool_feeds(desk: Desk) -> None:
+    async with desk.runtime("done", context=[ContextBlock("paid", tool="pay")]) as rt:
+        assert (await rt.run_async("a", "t")).status == "completed"
+
+
+@path("Runtime.restore_context_async")
+async def a_compaction_that_is_taken_back(desk: Desk) -> None:
+    said = "please " * 450
+    lines = iter(["one", "two", call("ask_user", question="which?"), *PAY])
+    async with desk.runtime(Scripted(lambda _: next(lines), window=3_000, max_output=300)) as rt:
+        await rt.send_async("s", said, agent="a")
+        await rt.send_async("s", said)
+        run = await rt.send_async("s", said)
+        await rt.pause_async(run.id)
+        await rt.answer_async(run.pending[0].id, "that")
+        await rt.restore_context_async(run.id)
+        await rt.resume_async(run.id)
 
 
 @path("Runtime.run_async")

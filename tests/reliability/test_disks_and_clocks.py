@@ -19,6 +19,8 @@ from tests.engine.kit import DAY_US, Ledger, TurnedClock, events, names, runtime
 
 from cairn import ModelError, Policy, Runtime, call, tool
 from cairn.core import events as ev
+from cairn.core.commands import Queue
+from cairn.core.messages import Text
 from cairn.errors import (
     CairnError,
     CorruptJournal,
@@ -33,7 +35,7 @@ from cairn.store.inmemory import InMemoryStore
 from cairn.store.sqlite.connection import Settings
 from cairn.store.sqlite.store import SqliteStore
 from cairn.testing.store_journals import note
-from cairn.testing.store_story import Story, create, drive
+from cairn.testing.store_story import START, Story, create, drive
 
 ROOT = Path(__file__).parents[2]
 HOUR_US = 3_600_000_000
@@ -223,8 +225,17 @@ def filled(path):
     async def fill():
         store = open_store(path)
         for name in ("r", "q"):
-            story = Story(name)
+            story = Story(name, session=f"of {name}")
             await create(store, story)
+            for n in range(60):
+                said = Queue(parts=(Text(f"message {n}"),), id=f"{name}-{n}")
+                story.follow([(await store.submit(name, story.state, said, START))[1]])
+            head = (await store.info("store")).head
+            titles = [
+                ev.SessionTitled(session=f"{name} {n}", title="lamps " * 9) for n in range(60)
+            ]
+            facts = [ev.Entry(seq=n, at=START, event=e) for n, e in enumerate(titles, head + 1)]
+            await store.keep(head, facts)
             told = [e for n in range(9) for e in story.tell(note(f"{n} " * 40))]
             await drive(store, story, told, story.tell(note("large " * 5_000)), story.ask())
         await store.close()
@@ -240,11 +251,13 @@ async def all_questions(path):
                 await question(name)
         await store.pending()
         await store.runnable(["shop"], 0)
-        await store.session_head("s")
-        await store.session_open("s")
+        for name in ("r", "q"):
+            await store.session_head(f"of {name}")
+            await store.session_open(f"of {name}")
+            for n in range(60):
+                await store.message(f"{name}-{n}")
         await store.sessions()
         await store.unread(["shop"])
-        await store.message("m")
     finally:
         await store.close()
 

@@ -489,3 +489,24 @@ def test_a_queued_run_can_be_watched_replayed_and_forked_like_any_other():
         assert [r.run for r in (await rt.session_async("s")).chain] == ["r1", posted.run]
 
     asyncio.run(main())
+
+
+def test_a_fork_of_a_run_that_waits_stands_in_no_line_and_takes_nothing_from_it():
+    async def main():
+        def answer(request):
+            asks = len(texts(request)) == 1 and texts(request) == ["one"] and not results(request)
+            return call("ask_user", question="?") if asks else echo(request)
+
+        rt = runtime(answer)
+        await rt.run_async("a", "one", id="r1", session="s")
+        await rt.post_async("s", "unread")
+        posted = await rt.post_async("s", "two", mode="queue")
+        fork = await rt.fork_async(posted.run, 1)
+        assert fork.text == "read two"
+        assert (await rt.get_async(posted.run)).status == "queued"
+        await rt.answer_async("r1/1", "yes")
+        assert (await rt.follow_async(posted)).text == "read two"
+        given = events(await rt.trace_async("r1"), ev.InputGiven)
+        assert len(given) == 1, "the run it was sent to has read it"
+
+    asyncio.run(main())

@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.engine.kit import texts
+from tests.engine.kit import Watched, runtime, texts
 
-from cairn import Agent, Runtime, Scripted
+from cairn import Agent, Runtime, Scripted, call
 from cairn.core import events as ev
 from cairn.engine.load import load
 from cairn.testing.invariants import check_store
@@ -141,5 +141,64 @@ def test_the_order_is_that_of_the_store_whoever_sent_and_whoever_works(tmp_path)
         assert await what_was_read(senders[0].store) == [f"m{n}" for n in range(10)]
         for rt in senders:
             await rt.close_async()
+
+    asyncio.run(main())
+
+
+# ---------------------------------------------------------------- between two looks
+
+
+def test_a_message_goes_on_from_the_end_of_a_run_that_began_while_it_looked():
+    """The other run begins after the first look and ends before the write: it is read whole."""
+
+    async def main():
+        watched = Watched()
+        other = runtime(answer, store=watched.inner)
+        mine = runtime(lambda r: " | ".join(texts(r)), store=watched)
+        done = []
+
+        async def meddle(name, *args, **kwargs):
+            if name == "session_head" and not done:
+                done.append(await other.enqueue_async("a", "theirs", session="s"))
+            if name == "create" and len(done) == 1:
+                done.append(await other.drive_async(done[0]))
+
+        watched.before = meddle
+        run = await mine.run_async("a", "mine", session="s", mode="queue")
+        assert run.text == "theirs | mine"
+        assert await what_was_read(watched.inner) == ["theirs", "mine"]
+        last = await load(watched.inner, run.id)
+        assert [m.role for m in last.messages] == ["user", "assistant", "user", "assistant"]
+
+    asyncio.run(main())
+
+
+def test_what_a_run_left_unread_while_somebody_looked_is_taken_over():
+    async def main():
+        watched = Watched()
+        other = runtime(lambda r: call("ask_user", question="?"), store=watched.inner)
+        await other.run_async("a", "one", id="r1", session="s")
+        mine = runtime(lambda r: " | ".join(texts(r)), store=watched)
+        looked = []
+
+        async def end_it(name, *args, **kwargs):
+            if name == "session_head" and not looked:
+                looked.append(name)
+                await other.post_async("s", "unread")
+                await other.cancel_async("r1")
+                await other.drive_async("r1")
+
+        async def hide(session):
+            """A look from before the run had ended."""
+            line = await real(session)
+            return [] if not looked else line
+
+        real = watched.inner.session_open
+        watched.inner.session_open = hide
+        watched.after = end_it
+        run = await mine.run_async("a", "mine", session="s")
+        watched.inner.session_open = real
+        assert run.text == "one | unread | mine"
+        assert await what_was_read(watched.inner) == ["one", "unread", "mine"]
 
     asyncio.run(main())

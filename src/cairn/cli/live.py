@@ -38,7 +38,7 @@ class Live:
 
     def __init__(self, run: str, known: int, only: tuple[str, ...]) -> None:
         self._only = only
-        self._state = RunState(run=run)
+        self._state = RunState(run=run, alone=True)
         self._known = known
         self._teller = LineTeller()
         self._seen_at = time.monotonic()

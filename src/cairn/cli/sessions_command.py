@@ -231,7 +231,7 @@ def title(
 ) -> None:
     """Give a conversation a title; without one it is called by its first words.
 
-    It is kept in the store's own journal: `cairn prune` and erasing runs leave it.
+    It is kept in the store's own journal: `cairn prune` leaves it, `cairn erase` does not.
     """
     who = options.who(by)
 

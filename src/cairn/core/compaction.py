@@ -8,6 +8,7 @@ rule, from what the journal knows for certain. Nothing is dropped for a summary 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal
 
@@ -15,6 +16,7 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.edits import plan_lines
+from cairn.core.fence import fenced
 from cairn.core.gist import Gist, extended, marks_in
 from cairn.core.limits import estimate_tokens
 from cairn.core.messages import CallPart, Message, Record, ResultPart, Text, text_of
@@ -62,7 +64,8 @@ INSTRUCTIONS = (
     f"'## ': {', '.join(SECTIONS)}. Keep numbers, names, paths, addresses and ids exactly. Under "
     "'Open' name every request that was not answered yet. Write 'None' where there is nothing."
 )
-_HEADING = re.compile(r"^#{1,6} +(.+?) *#* *$|^\*\*(.+?)\*\*:? *$", re.MULTILINE)
+_HEADING = re.compile(r"#{1,6} +(\S.*)|\*\*(.+)\*\*:?")
+"""A line that is one, without the blanks around it; blanks in it must not be tried in turns."""
 
 
 class Aside(Record):
@@ -261,7 +264,13 @@ def summary_tokens(spec: ModelSpec) -> int:
 def compacted(
     state: RunState, cut: int, text: str, by: Literal["model", "rule"]
 ) -> ev.ContextCompacted:
-    """The fact that a summary stands for everything before `cut`."""
+    """The fact that a summary stands for everything before `cut`.
+
+    Whoever wrote it had untrusted content before them: where the run has read any, the summary
+    is fenced as that is.
+    """
+    if state.taint:
+        text = fenced(text, sorted(state.taint), f"{state.run}/summary {cut}")
     asked = max((n for n in state.asked[-8:] if n < cut), default=-1)
     if any(n >= cut for n in state.asked[-1:]):
         asked = -1  # the last request is sent with what followed it
@@ -309,7 +318,7 @@ def summary_faults(state: RunState, text: str, cut: int, spec: ModelSpec) -> str
     """Why a model's summary is not adopted, empty when it is."""
     if not text.strip():
         return "it is empty"
-    found = {(a or b).strip().casefold() for a, b in _HEADING.findall(text)}
+    found = set(_headings(text))
     missing = [name for name in SECTIONS if name.casefold() not in found]
     if missing:
         return f"it lacks the headings {', '.join(missing)}"
@@ -322,6 +331,14 @@ def summary_faults(state: RunState, text: str, cut: int, spec: ModelSpec) -> str
     if size >= part:
         return f"it is no shorter than the {part} tokens it stands for"
     return ""
+
+
+def _headings(text: str) -> Iterator[str]:
+    for line in text.split("\n"):
+        match = _HEADING.fullmatch(line.rstrip())
+        if match is not None:
+            name = match[2] or match[1].rstrip("#")
+            yield name.strip().casefold()
 
 
 def with_marks(state: RunState, text: str, cut: int) -> str:
@@ -339,7 +356,7 @@ def with_marks(state: RunState, text: str, cut: int) -> str:
 
 def by_rule(state: RunState, cut: int, tokens: int) -> str:
     """A summary of what the journal knows for certain, of about so many tokens at most."""
-    gist = extended(state.gist, state.messages, cut)
+    gist = extended(state.gist, state.messages, state.asked, cut)
     text = ""
     for scale in (8, 4, 2, 1):
         text = _written(state, gist, scale)

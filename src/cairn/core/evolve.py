@@ -106,9 +106,13 @@ def _created(state: RunState, entry: ev.Entry, event: ev.RunCreated) -> RunState
 def _forked(state: RunState, entry: ev.Entry, event: ev.RunForked) -> RunState:
     if event.grants == "void":
         state = without_grants(state, entry.at)
+    created = state.created
+    if created is not None and created.behind:  # it stands beside the session, in no line
+        created = replace(created, behind="")
     return replace(
         state,
         run=event.run,
+        created=created,
         parent=ev.RunRef(run=event.parent, seq=event.at),
         limits=event.limits or state.limits,
         paused=False,

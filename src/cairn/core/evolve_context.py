@@ -30,7 +30,7 @@ def seen(state: RunState, event: ev.ModelRequested) -> RunState:
         state = replace(state, view=event.view, overflowed="")
         if not event.view.summary:
             state = replace(state, summary="", by_model=False)
-        state = replace(state, tokens=size_of(state.messages, event.view, state.summary))
+        state = replace(state, tokens=_size(state, event.view))
     if event.withheld != state.withheld:
         state = replace(state, withheld=event.withheld)
     if event.blocks:
@@ -40,7 +40,13 @@ def seen(state: RunState, event: ev.ModelRequested) -> RunState:
     return state
 
 
+def _size(state: RunState, view: View) -> int:
+    return state.tokens if state.alone else size_of(state.messages, view, state.summary)
+
+
 def _check_view(state: RunState, view: View) -> None:
+    if state.alone:
+        return
     at = len(state.messages)
     apart = view.start < at and state.messages[view.start].role == "tool"
     if view.start > at or view.asked >= at or apart:
@@ -66,7 +72,8 @@ def undrafted(state: RunState, retry_at: int = 0) -> RunState:
 def _compacted(state: RunState, entry: ev.Entry, event: ev.ContextCompacted) -> RunState:
     if state.request is not None or state.calls:
         raise IllegalTransition(f"{state.run}: nothing is condensed while something is at work")
-    if not state.view.start < event.start <= len(state.messages):
+    known = event.start if state.alone else len(state.messages)
+    if not state.view.start < event.start <= known:
         raise IllegalTransition(f"{state.run}: message {event.start} is condensed already")
     view = View(
         start=event.start,
@@ -88,14 +95,14 @@ def _compacted(state: RunState, entry: ev.Entry, event: ev.ContextCompacted) -> 
         view=view,
         summary=event.text,
         by_model=event.by == "model",
-        gist=extended(state.gist, state.messages, event.start),
+        gist=extended(state.gist, state.messages, state.asked, event.start),
         draft=None,
         summary_tries=0,
         squeezes=state.squeezes + 1,
         overflowed="",
         compactions=(*state.compactions[1 - UNDONE_KEPT :], before),
     )
-    return replace(state, tokens=size_of(state.messages, view, state.summary))
+    return replace(state, tokens=_size(state, view))
 
 
 def _restored(state: RunState, entry: ev.Entry, event: ev.ContextRestored) -> RunState:
@@ -114,7 +121,7 @@ def _restored(state: RunState, entry: ev.Entry, event: ev.ContextRestored) -> Ru
         draft=None,
         squeezes=0,
     )
-    return replace(state, tokens=size_of(state.messages, last.view, state.summary))
+    return replace(state, tokens=_size(state, last.view))
 
 
 def _fed(state: RunState, entry: ev.Entry, event: ev.TurnFed) -> RunState:

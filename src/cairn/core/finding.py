@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import log
+from unicodedata import category
 
 from cairn.core.messages import CallPart, Message, Record, ResultPart, Text
-from cairn.core.words import asked, words
+from cairn.core.words import asked, normal, words
 
 SNIPPET = 400
 """Characters shown of a message, around what was found."""
@@ -36,13 +37,14 @@ def search(messages: Sequence[Message], query: str, limit: int) -> list[Found]:
     wanted = asked(query)
     if not wanted:
         return []
-    read = [(id_, role, text, words(text)) for id_, role, text in passages(messages)]
-    holding = Counter(word for *_, there in read for word in wanted if word in there)
+    runs = frozenset(word for word in wanted if _is_run(word))
+    read = [(id_, role, text, _times(text, wanted, runs)) for id_, role, text in passages(messages)]
+    holding = Counter(word for *_, there in read for word in there)
     found: list[tuple[float, int, str, str, str]] = []
     for n, (id_, role, text, there) in enumerate(read):
         score = 0.0
         for word, weight in wanted.items():
-            times = there[word]
+            times = there.get(word, 0)
             if times:
                 rare = log(1 + len(read) / holding[word])
                 score += weight * rare * times / (times + 1.2)
@@ -55,12 +57,42 @@ def search(messages: Sequence[Message], query: str, limit: int) -> list[Found]:
     ]
 
 
+def _is_run(word: str) -> bool:
+    """Whether it is of a script without spaces, whose words are letters and pairs of letters."""
+    return not word.isascii() and word[0] in words(word[0] * 2)
+
+
+def _times(text: str, wanted: Iterable[str], runs: frozenset[str]) -> dict[str, int]:
+    """How often each of the words stands in a text: `words(text)`, of these only.
+
+    A history may be long: a text without them is not taken apart, and nothing else of one is kept.
+    """
+    plain = normal(text)
+    if not plain.isascii():  # what is not seen joins what stands beside it
+        unseen = {ord(sign) for sign in set(plain) if category(sign) == "Cf"}
+        plain = plain.translate(dict.fromkeys(unseen)) if unseen else plain
+    there = {word: _count(plain, word) for word in runs if word in plain}
+    # an ending is taken off, or put in place of the last letter
+    spaced = [word for word in wanted if word not in runs and (word[:-1] or word) in plain]
+    if spaced:
+        found = words(text)
+        there |= {word: found[word] for word in spaced if word in found}
+    return there
+
+
+def _count(plain: str, word: str) -> int:
+    """How often it stands there, also where two of them overlap."""
+    if len(set(word)) == len(word):
+        return plain.count(word)
+    return sum(plain.startswith(word, at) for at in range(len(plain)))
+
+
 def passages(messages: Sequence[Message]) -> list[tuple[str, str, str]]:
     """Each message's text and each call's result: id, role, text."""
     found: list[tuple[str, str, str]] = []
     for n, message in enumerate(messages, 1):
         text = spelled(message)
-        if text and not (message.role == "user" and text.startswith("[runtime]")):
+        if text:
             found.append((f"m{n}", message.role, text[:LOOKED_AT]))
         results = (part for part in message.parts if type(part) is ResultPart)
         found += [(part.id, "tool", part.result[:LOOKED_AT]) for part in results]

@@ -47,14 +47,16 @@ class Gist(Record):
     upto: int = 0
 
 
-def extended(gist: Gist, messages: Sequence[Message], upto: int) -> Gist:
-    """The gist of so many of the messages."""
+def extended(gist: Gist, messages: Sequence[Message], asked_at: Sequence[int], upto: int) -> Gist:
+    """The gist of so many of the messages; `asked_at` says which are a person's requests."""
+    requests = set(asked_at)
     first, said, done = gist.first, gist.said, dict(gist.done)
     asked, calls, marks = list(gist.asked), list(gist.calls), list(gist.marks)
     open_calls: dict[str, CallPart] = {}
-    for message in messages[gist.upto : upto]:
+    for n, message in enumerate(messages[gist.upto : upto], gist.upto):
         text = text_of(message.parts)
-        if message.role == "user" and not text.startswith("[runtime]"):
+        said_by_a_person = n in requests or not text.startswith("[runtime]")
+        if message.role == "user" and said_by_a_person:
             first = first or _short(text, ASKED_CHARS)
             asked.append(_short(text, ASKED_CHARS))
             marks += marks_in(text)

@@ -116,13 +116,15 @@ def spec_of_request(state: RunState, rules: Rules) -> ModelSpec:
 
 def lost_model(state: RunState, rules: Rules) -> ev.ModelFailed:
     """The event for a request whose process died: charged at its reservation."""
+    beside = state.request is not None and state.request.purpose != "turn"
+    again: ev.Disposition = "degrade" if state.summary_tries else "retry"
     rung = rules.ladder.choose(
         ErrorClass.STREAM_INTERRUPTED, state.tries, frozenset({"retry", "end"})
     )
     return ev.ModelFailed(
         error_class=ErrorClass.STREAM_INTERRUPTED,
         message="the process died before the reply came",
-        disposition=rung.disposition,
+        disposition=again if beside else rung.disposition,
         lost=True,
         usage=_reserved(state),
         measured=False,

@@ -157,6 +157,8 @@ class RunState(Record, gc=True):
     status: Status = Status.QUEUED
     created: ev.RunCreated | None = None
     limits: Limits = Limits()
+    alone: bool = False
+    """It is folded without the conversation it goes on from: enough for how it stands."""
     parent: ev.RunRef | None = None
     fingerprint: Fingerprint | None = None
     """Of the version that went on last; None when that is not known."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import threading
+import types
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from cairn.core.messages import Record
+from cairn.core.rules import Problem
 from cairn.hooks import Hook
 from cairn.tools.slots import Slots
 
+T = TypeVar("T")
 THREADS = Slots(32)
 """Threads of plain hooks in this process; those that nobody waits for any more count as well."""
 _left: set[asyncio.Task[Any]] = set()
@@ -90,15 +93,23 @@ def _called(hook: Hook, subject: Any, variables: contextvars.Context) -> Answer:
         value = variables.run(hook.function, subject)
     except BaseException as error:  # even SystemExit ends this hook and nothing else
         return _raised(error)
-    if inspect.iscoroutine(value):
+    if type(value) is types.CoroutineType:
         value.close()
         return Answer(problem="it gave something to await: declare it with async def")
     return Answer(value=value)
 
 
+def read(taken: Callable[..., T], answer: Answer, *about: Any) -> T | Problem:
+    """What an answer comes to: reading what a hook gave runs the hook's own code once more."""
+    try:
+        return taken(answer, *about)
+    except BaseException as error:  # even SystemExit ends this hook and nothing else
+        return Problem(message=_raised(error).problem)
+
+
 def _raised(error: BaseException) -> Answer:
     try:
         said = f"{type(error).__name__}: {error}"
-    except Exception:  # an exception whose own text fails is named by its type
+    except BaseException:  # an exception whose own text fails is named by its type
         said = type(error).__name__
     return Answer(problem=f"it raised {said}"[:500])

@@ -248,9 +248,12 @@ class Client:
                     raise SessionBusy(task.session, last.run)
                 if going_on:
                     behind = last.run
+                elif state.end is None:  # it began between our two looks
+                    raise Moved(f"session {task.session!r} has gone on; look at it again")
                 else:
                     previous = ev.RunRef(run=last.run, seq=state.seq)
-                    consumes = left_unread(state, last)
+                    # as it is after the end: what we saw first may be from before
+                    consumes = left_unread(state, await self.store.info(last.run))
                     extra = tuple(p for seq in consumes for p in state.queued[seq])
         return ev.RunCreated(
             agent=task.agent,

@@ -24,7 +24,7 @@ from cairn.core.rules import Problem
 from cairn.core.state import Call, RunState
 from cairn.core.terms import FREE, ApprovalTerms
 from cairn.crew import Crew
-from cairn.engine.asking import Answer, ask
+from cairn.engine.asking import Answer, ask, read
 from cairn.engine.attend import attend
 from cairn.engine.flights import Flights
 from cairn.engine.journal import OpenJournal
@@ -127,7 +127,7 @@ class Hooked:
             if isinstance(shown, Problem):
                 break  # the gate finds the same, and says it
             answer = await ask(hook, _subject(state, call, step, crew, shown, fixed=fixed))
-            said = _taken(answer, crew, call.tool, shown)
+            said = read(_taken, answer, crew, call.tool, shown)
             if isinstance(said, Problem):
                 problems.append(problem_of(hook, said))
                 if hook.on_error == "deny":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cairn.agent import Agent
 from cairn.core.budgets import Cap
+from cairn.core.events import PrincipalErased
 from cairn.core.grants import NO_GRANTS, Grants, fold_grants
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
 from cairn.core.limits import WORST_CASE, Price
@@ -219,7 +220,10 @@ class Host:
         if of is not store:
             known = NO_GRANTS
         if head != known.head:
-            known = fold_grants(known, await store.read("store", after=known.head))
+            news = await store.read("store", after=known.head)
+            if any(isinstance(entry.event, PrincipalErased) for entry in news):
+                known, news = NO_GRANTS, await store.read("store")  # some are there no more
+            known = fold_grants(known, news)
             self._grants = (store, known)
         return known
 

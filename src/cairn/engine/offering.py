@@ -15,8 +15,9 @@ from cairn.core.hooked import rule_of
 from cairn.core.messages import Message, Record
 from cairn.core.rules import Problem
 from cairn.core.state import RunState
+from cairn.core.view import sent
 from cairn.crew import Crew
-from cairn.engine.asking import Answer, ask
+from cairn.engine.asking import Answer, ask, read
 from cairn.engine.attend import attend
 from cairn.engine.flights import Flights
 from cairn.engine.hooked import problem_of
@@ -48,8 +49,6 @@ async def narrowed_tools(
     store: Store,
     journal: OpenJournal,
     flights: Flights,
-    *,
-    messages: Sequence[Message] | None = None,
 ) -> Offer | None:
     """The tools of a request after the hooks have had their say; None when news came meanwhile.
 
@@ -60,7 +59,6 @@ async def narrowed_tools(
         crew: Whose hooks are asked, in order; each is shown what those before it have left.
         offered: What would be offered without hooks.
         store, journal, flights: Of the drive.
-        messages: What is sent; the whole conversation by default.
     """
     hooks = [hook for hook in crew.hooks if hook.kind == "before_model"]
     if not hooks:
@@ -69,7 +67,7 @@ async def narrowed_tools(
     await journal.flush()  # the request cannot be built without awaiting (law 3)
     if journal.state is not state:
         return None
-    shown = state.messages if messages is None else messages
+    shown = sent(state.messages, action.view or state.view, state.summary)
     work = _offer(hooks, state, action, offered, shown)
     found = await attend(work, "hooks", store, journal, flights, bounded=False)
     journal.tick()
@@ -100,13 +98,13 @@ async def _offer(
             attempt=action.attempt,
             model=action.model,
             tools=left,
-            messages=state.messages,
+            messages=messages,
             agent=state.agent,
             principal=state.principal,
             kind=state.kind,
             taint=state.taint,
         )
-        said = _narrowed(await ask(hook, request), left)
+        said = read(_narrowed, await ask(hook, request), left)
         if isinstance(said, Problem):
             problems.append(problem_of(hook, said))
             said = () if hook.on_error == "deny" else left

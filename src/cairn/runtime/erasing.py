@@ -16,7 +16,6 @@ from cairn.ports import Store
 from cairn.runtime.decisions import Decisions
 from cairn.runtime.memories import Remembering
 from cairn.runtime.twins import twin
-from cairn.workspace.folders import Workspaces
 
 STORE = "store"
 WHY_CANCELLED = "everything about its principal is erased"
@@ -111,10 +110,7 @@ class Erasing(Decisions, Remembering):
                 await self.cancel_async(run, WHY_CANCELLED, by=actor)
             held = await self.store.holdings(whose)
         check_over(whose, held)
-        workspaces = self.host.workspaces
-        if isinstance(workspaces, Workspaces):  # a folder that was given for all stays
-            for info in held.runs:
-                workspaces.remove(info.run, info.session)
+        self._remove_workspaces(held)
         now, said = self.host.clock.now_us(), self.host.secrets.anyones().text(clean(reason))
         erased = await self.store.erase(whose, now, actor=actor, reason=said)
         if self.host.memory_rules.memory is None:
@@ -123,6 +119,16 @@ class Erasing(Decisions, Remembering):
         return msgspec.structs.replace(
             erased, facts=erased.facts + gone.facts, cleared=erased.cleared and gone.log_cleared
         )
+
+    def _remove_workspaces(self, held: Holdings) -> None:
+        workspaces = self.host.workspaces
+        if workspaces is None:
+            return
+        from cairn.workspace.folders import Workspaces
+
+        if isinstance(workspaces, Workspaces):  # a folder that was given for all stays
+            for info in held.runs:
+                workspaces.remove(info.run, info.session)
 
     holdings = twin(holdings_async)
     export_principal = twin(export_principal_async)

@@ -21,7 +21,7 @@ def settled(run: str, entries: Callable[[], Iterable[Entry]]) -> bool:
     Not of a journal that cannot be read or folded: it is kept for whoever wants to find out why.
     """
     try:
-        state = fold(RunState(run=run), entries())
+        state = fold(RunState(run=run, alone=True), entries())
     except RunErased:
         return True  # nobody can say anything of it any more
     except CairnError:

@@ -105,7 +105,7 @@ async def _journals(store: AttentiveStore, wrong: list[str]) -> dict[str, list[E
             wrong.append(f"{info.run}: verified another number of events than can be read")
         if [entry.seq for entry in entries] != list(range(1, len(entries) + 1)):
             wrong.append(f"{info.run}: its journal has a gap")
-        state = fold(RunState(run=info.run), entries)
+        state = fold(RunState(run=info.run, alone=True), entries)
         index = index_of(state)
         wrong.extend(
             f"{pending.id} waits, and the inbox does not say so"
@@ -216,7 +216,7 @@ async def _finish(
     wrong.extend(f"{run} cannot be finished" for run in unfinished)
     for info in await store.runs(ALL):
         await store.verify(info.run)
-        fold(RunState(run=info.run), await store.read(info.run))
+        fold(RunState(run=info.run, alone=True), await store.read(info.run))
         if info.status not in OVER and info.run not in unfinished:
             wrong.append(f"{info.run} is {info.status} after its end")
     wrong.extend(f"{run}: its model was sent malformed messages" for run in past.malformed)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from cairn.core.budgets import Cap, Only
@@ -282,5 +284,17 @@ class ErasingPromises(Promises):
             erased = await store.erase(ANN, LATER)
             assert (erased.budgets, erased.notes) == ((), 1)
             assert await store.budgets(LATER) == []
+
+        self.keep(promise)
+
+    def test_principals_who_are_erased_at_the_same_time_are_all_gone(self) -> None:
+        async def promise(store: Store) -> None:
+            who = [f"p{n}" for n in range(5)]
+            for name in who:
+                await of_bob(store, name, whose=name)
+            erasing = [store.erase(Principal(id=name), LATER) for name in who]
+            done = await asyncio.gather(*erasing)
+            assert [(each.runs, each.cleared) for each in done] == [((name,), True) for name in who]
+            assert await store.verify("store") == 10
 
         self.keep(promise)

@@ -254,7 +254,7 @@ class MemoryKept(Event):
 
 
 class MemoryRecalled(Event):
-    """Which facts a call is told of, and what taint they bring; in the same write as its outcome."""
+    """Which facts a call is told of, and the taint they bring; in one write with its outcome."""
 
     TYPE = 234
     NAME = "memory.recalled"

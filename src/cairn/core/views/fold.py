@@ -39,7 +39,7 @@ class Timeline:
     """What has been told so far. Filled event by event, then made into a `RunView`."""
 
     def __init__(self, run: str) -> None:
-        self.state = RunState(run=run)
+        self.state = RunState(run=run, alone=True)
         self.changes: list[Change] = []
         self.steps: dict[int, StepView] = {}
         self.calls: dict[str, CallView] = {}

@@ -43,7 +43,7 @@ def timeline(entries: Iterable[ev.Entry], run: str = "") -> RunView:
 
 def changes(entries: Iterable[ev.Entry], run: str = "") -> tuple[Change, ...]:
     """Every move of the run's status, the first one into existence."""
-    state, before = RunState(run=run), None
+    state, before = RunState(run=run, alone=True), None
     found: list[Change] = []
     for entry in entries:
         state = evolve(state, entry)

@@ -173,7 +173,7 @@ class Erase(Request):
             self._note(tx, found.lines, erased, share)
         for line in found.lines:
             tx.forget(line)
-        tx.clearing = self.clearing
+        tx.clearing = self.clearing = tx.clearing or self.clearing  # one for all of the batch
         return erased
 
     @staticmethod

@@ -425,7 +425,7 @@ def _line(
             for part, start, end in spans(connection, line, 0, line.head)
             for row in _raw(connection, part, start, end)
         ]
-        state = fold(RunState(run=_origin(connection, line)), entries)
+        state = fold(RunState(run=_origin(connection, line), alone=True), entries)
     except CairnError as error:
         yield say(f"its events fit the chain, but cannot be folded: {error}")
         return
