@@ -9,12 +9,13 @@ from copy import copy
 from pathlib import Path
 from typing import Any, Literal
 
-from cairn.block import ContextBlock, Source
+from cairn.block import RESERVED, ContextBlock, Source, check_fed
 from cairn.core.events import TaskKind
+from cairn.core.intake import FEW
 from cairn.core.limits import Limits
 from cairn.core.messages import Record
 from cairn.core.policy import Policy
-from cairn.core.rules import Feed
+from cairn.core.rules import FIND, SKILL, Feed
 from cairn.core.terms import ApprovalTerms
 from cairn.core.view import Choice
 from cairn.errors import ConfigError
@@ -65,7 +66,8 @@ class Agent:
         on_message: What becomes of a message that comes to a session while a run of it works:
             `steer`, the run reads it at its next turn; `queue`, it starts a run of its own after
             that one; `interrupt`, that one is ended first.
-        builtins: Which of the runtime's own tools it gets.
+        builtins: Which of the runtime's own tools it gets. Where its other tools are too many to
+            offer all, it gets `find_tools` in any case.
         repairs: How often in a run the answer, what one check found, or (in a row) the
             arguments of one tool may be mended.
         approval_days: How long a request for approval stays open.
@@ -142,9 +144,10 @@ class Agent:
         self.checks = _by_name(completion_checks, where)
         self.skills = skills_of(skills, f"{where}.skills")
         offered = tools if isinstance(tools, list | tuple) else [tools]
-        self.servers = servers_in(offered)
+        self.servers = servers_in(offered, f"{where}.tools")
         own = [*_builtin(builtins, where), *self.skills.tools()]
-        self.tools: dict[str, Tool[..., Any]] = collect([*offered, *own])
+        given = collect([*offered, *own], field=f"{where}.tools")
+        self.tools: dict[str, Tool[..., Any]] = _findable(given)
         self.hooks = checked_hooks(hooks, f"{where}.hooks", None if self.servers else self.tools)
         fine = tool_choice in TOOL_CHOICES or tool_choice in self.tools or bool(self.servers)
         fix = f"Use {', '.join(TOOL_CHOICES)} or the name of one of its tools"
@@ -197,6 +200,8 @@ class Agent:
         self, where: str, context: Sequence[ContextBlock]
     ) -> tuple[tuple[ContextBlock, ...], tuple[Feed, ...]]:
         """The blocks with a text, the instructions first, and what feeds the others."""
+        fine = isinstance(context, list | tuple)
+        _require(fine, where, "context", context, "Give a list, as [ContextBlock(...)]")
         for each in context:
             fix = "Give ContextBlock(...)"
             _require(isinstance(each, ContextBlock), where, "context", each, fix)
@@ -207,14 +212,21 @@ class Agent:
                 f"{where}.context", f"two blocks are called {twice[0]}", "Give each its own name"
             )
         for each in context:
+            if each.name in RESERVED:
+                raise ConfigError(
+                    f"{where}.context",
+                    f"{each.name!r} is the name of a part that every request may have",
+                    f"Give it another name than {', '.join(RESERVED)}",
+                )
             known = not each.tool or each.tool in self.tools or bool(self.servers)
             fix = "Give the agent that tool too"
             _require(known, f"{where}.context[{each.name!r}]", "tool", each.tool, fix)
         own = {"instructions": self.instructions, "skills": self.skills.index}
         first = (_own(name, text) for name, text in own.items() if text != "")
         texts = (*first, *(each for each in context if not each.tool))
-        feeds = (Feed(tool=b.tool, arguments=b.arguments) for b in context if b.tool)
-        return texts, tuple(feeds)
+        feeds = tuple(each.feed for each in context if each.tool)
+        check_fed(f"{where}.context", feeds, self.tools)
+        return texts, feeds
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, tools={sorted(self.tools)})"
@@ -233,7 +245,8 @@ class Agent:
         if not self.servers:
             return self
         agent = copy(self)
-        agent.tools = collect([*self.tools.values(), *(s.tools() for s in self.servers)])
+        theirs = (s.tools() for s in self.servers)
+        agent.tools = _findable(collect([*self.tools.values(), *theirs]))
         return agent
 
 
@@ -247,6 +260,16 @@ def _builtin(names: Sequence[str], where: str) -> list[Tool[..., Any]]:
     from cairn.tools import builtin
 
     return [getattr(builtin, name) for name in wanted]
+
+
+def _findable(tools: dict[str, Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
+    """The tools, and where they are too many to offer all, the one that finds the others."""
+    several = [name for name in tools if name not in BUILTINS and name != SKILL]
+    if len(several) <= FEW or FIND in tools:
+        return tools
+    from cairn.tools import builtin
+
+    return {**tools, FIND: builtin.find_tools}
 
 
 def _check_name(name: object) -> None:

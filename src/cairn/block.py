@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -12,12 +12,15 @@ import msgspec
 from cairn.core.events import Block
 from cairn.core.limits import estimate_tokens
 from cairn.core.messages import Principal, Record
+from cairn.core.names import nearest
+from cairn.core.rules import INPUT, Feed, Problem
 from cairn.errors import ConfigError
 from cairn.memory.desk import Desk
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 PLACES = ("head", "end")
 DEFAULT_TOKENS = 2_000
+EMPTY = "it is empty"
 
 
 class Briefing(Record):
@@ -42,7 +45,9 @@ class Briefing(Record):
     memory: Desk | None = None
 
 
-Source = str | Callable[[Briefing], "str | Awaitable[str]"]
+RESERVED = ("instructions", "skills", "input", "request", "history", "summary")
+"""Names in a manifest of what requests hold beside the blocks of a user."""
+Source = str | Callable[[Briefing], "str | Awaitable[str | None] | None"]
 
 
 class ContextBlock:
@@ -55,14 +60,17 @@ class ContextBlock:
     Args:
         name: Small letters, digits and `_`; its line in the manifest.
         text: The text, or a function of a `Briefing`, sync or async, asked before every request.
-        tool: Name of the tool that feeds it.
+        tool: Name of the tool that feeds it. What it gives stands in the conversation.
         arguments: What the tool is called with; `$input` in a text stands for the request.
-        tokens: How many tokens it may have.
-        place: `head` puts it with the instructions, where it stays cached as long as it does not
-            change; `end` behind the last message, for what changes from turn to turn.
+        tokens: How many tokens of it the model is sent. The whole of what a tool gave can be read
+            with `read_artifact`.
+        place: Of a text: `head` puts it with the instructions, where it stays cached as long as
+            it does not change; `end` behind the last message, for what changes from turn to turn.
         over: What is done with a text that is too long: `cut` it, or leave it `out`.
-        needed: Whether the run fails when the text cannot be computed; else it is left out, and
-            the manifest says why.
+        needed: Whether the run fails when there is no text: it cannot be computed, the call of
+            the tool fails or is refused, or it is too long and left out. Else the block is left
+            out, the manifest says why, and where a tool was to feed it the run is degraded by
+            `block:NAME`.
 
     Raises:
         ConfigError: a value is not usable; the message names it and the fix.
@@ -87,14 +95,27 @@ class ContextBlock:
             )
         if not (isinstance(text, str) or callable(text)):
             raise ConfigError(f"{where}.text", f"{text!r} is no text", "Give a text or a function")
-        if bool(text) == bool(tool):
-            raise ConfigError(where, "it has no source, or two", "Give either a text or a tool")
+        named: object = tool
+        if not isinstance(named, str):
+            name = getattr(named, "name", None) or "search"
+            raise ConfigError(f"{where}.tool", f"{named!r} is no name", f"Give tool={name!r}")
+        if not text and not tool:
+            fix = "Give a text, a function of a Briefing, or tool='NAME'"
+            raise ConfigError(where, "its text is empty, and no tool feeds it", fix)
+        if text and tool:
+            raise ConfigError(where, "it has two sources", "Give either a text or a tool")
         if not _is_count(tokens):
-            raise ConfigError(f"{where}.tokens", f"{tokens!r} is no budget", "Give 1 or more")
+            fix = "Give a whole number of 1 or more, as tokens=200"
+            raise ConfigError(f"{where}.tokens", f"{tokens!r} is no budget", fix)
         if place not in PLACES:
             raise ConfigError(f"{where}.place", f"{place!r} is no place", "Use head or end")
         if over not in {"cut", "out"}:
             raise ConfigError(f"{where}.over", f"{over!r} cannot be done", "Use cut or out")
+        if tool and place != "head":
+            fix = "Leave place out: what a tool gives stands in the conversation"
+            raise ConfigError(f"{where}.place", f"{place!r} is for texts", fix)
+        if not isinstance(needed, bool):
+            raise ConfigError(f"{where}.needed", f"{needed!r} is no answer", "Use True or False")
         if arguments is not None and not tool:
             raise ConfigError(f"{where}.arguments", "only a tool takes them", "Name the tool")
         self.name = name
@@ -114,10 +135,22 @@ class ContextBlock:
         """Whether its text is asked for before every request."""
         return not isinstance(self.text, str)
 
+    @property
+    def feed(self) -> Feed:
+        """The call that feeds it."""
+        return Feed(
+            tool=self.tool,
+            arguments=self.arguments,
+            block=self.name,
+            tokens=self.tokens,
+            over=self.over,
+            needed=self.needed,
+        )
+
     def fitted(self, text: str) -> Block:
         """The block with this text, within its budget."""
         tokens = estimate_tokens(text) if text else 0
-        why = ""
+        why = "" if text else EMPTY
         if tokens > self.tokens:
             why = f"{self.over}: about {tokens} tokens, and {self.tokens} are allowed"
             text = _cut(text, self.tokens, tokens) if self.over == "cut" else ""
@@ -129,7 +162,7 @@ class ContextBlock:
 
     def missing(self, why: str) -> Block:
         """The block without a text, and why."""
-        return Block(name=self.name, place=self.place, source="computed", why=f"failed: {why}")
+        return Block(name=self.name, place=self.place, source="computed", why=why)
 
 
 def _is_name(name: object) -> bool:
@@ -155,9 +188,45 @@ def _cut(text: str, tokens: int, found: int) -> str:
     return text[:chars]
 
 
-async def text_of(source: Source, briefing: Briefing) -> str:
-    """A block's text for this request."""
-    if isinstance(source, str):
-        return source
-    text = source(briefing)
-    return await text if inspect.isawaitable(text) else text
+async def text_of(source: Callable[[Briefing], Any], briefing: Briefing) -> Any:
+    """What a block's function gives for this request; it may be no text."""
+    given = source(briefing)
+    return await given if inspect.isawaitable(given) else given
+
+
+def check_fed(where: str, feeds: Iterable[Feed], tools: Mapping[str, Any]) -> None:
+    """Refuse arguments that a tool which feeds a block cannot take, as far as that is known.
+
+    Args:
+        where: Of the blocks, for messages.
+        feeds: The calls.
+        tools: The tools that are known, by name.
+
+    Raises:
+        ConfigError: an argument is missing, or there is none of this name, or it does not fit.
+    """
+    for feed in feeds:
+        tool = tools.get(feed.tool)
+        if tool is not None and (wrong := _misfit(feed, tool)):
+            fields = tool.schema.parameters.get("properties", {})
+            known = f"It takes {', '.join(fields)}" if fields else "It takes none"
+            raise ConfigError(f"{where}[{feed.block!r}].arguments", f"{feed.tool}: {wrong}", known)
+
+
+def _misfit(feed: Feed, tool: Any) -> str:
+    given = msgspec.json.decode(feed.arguments)
+    schema = tool.schema.parameters
+    fields = schema.get("properties", {})
+    if schema.get("additionalProperties") is False:
+        for name in given:
+            if name not in fields:
+                close = nearest(name, fields)
+                meant = f"; did you mean {' or '.join(close)}?" if close else ""
+                return f"there is no argument {name!r}{meant}"
+    missing = [name for name in schema.get("required", ()) if name not in given]
+    if missing:
+        return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+    if INPUT.search(feed.arguments):  # what it will be is not known yet
+        return ""
+    found = tool.spec.check(feed.arguments)
+    return found.message if isinstance(found, Problem) else ""

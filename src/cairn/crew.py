@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from cairn.agent import BUILTINS, DEFAULT_TIMEOUT_S, Agent
+from cairn.block import check_fed
 from cairn.core.fingerprint import Fingerprint, digest
 from cairn.core.intake import FEW
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
@@ -25,6 +27,7 @@ from cairn.tools.source import Sources
 from cairn.tools.tool import Tool
 from cairn.version import __version__
 
+RESULT_BYTES, LEAST_BYTES = 16_384, 1_024
 ALWAYS = frozenset(BUILTINS) | {FIND, SKILL}
 """The tools that are offered however many there are."""
 
@@ -103,26 +106,24 @@ def prepare(
 
     Raises:
         ConfigError: a model string cannot be found, a fallback tool is not on offer, two hooks
-            share a name, or one is about a tool that is not there.
+            share a name, one is about a tool that is not there, or the arguments of a tool that
+            feeds a block do not fit.
     """
     stock, agent = agent.stock, agent.stocked()
     hooks = joined(hooks, agent.hooks, f"Agent({agent.name!r}).hooks")
     if all(stock):  # whatever servers offer is known now
         check_tools(agent.hooks, agent.tools, f"Agent({agent.name!r}).hooks")
+        check_fed(f"Agent({agent.name!r}).context", agent.feeds, agent.tools)
     models = tuple(find_model(m) for m in agent.models)
-    specs = _specs(agent, complete=all(stock))
+    specs = _specs(agent, models[0].window, complete=all(stock))
     schemas = tuple(tool.schema for tool in agent.tools.values())
     output = Output(agent.output_type) if agent.output_type is not None else None
     summary = _summary_model(agent, models)
     classifier = find_model(agent.intake.model) if agent.intake.model is not None else None
-    bounds = {"models": models, "summary": summary, "classifier": classifier}
-    specified = {
-        name: tuple(_spec_of(m, unknown_price) for m in _several(found))
-        for name, found in bounds.items()
-    }
+    spec_of = partial(_spec_of, unknown_price=unknown_price)
     rules = Rules(
         tools=specs,
-        models=specified["models"],
+        models=tuple(map(spec_of, models)),
         policy=policy,
         agent_policy=agent.policy,
         ladder=ladder,
@@ -135,10 +136,11 @@ def prepare(
         tool_choice=agent.tool_choice,
         history=agent.history,
         results=agent.tool_results,
-        summary=next(iter(specified["summary"]), None),
+        summary=spec_of(summary) if summary is not None else None,
         feeds=agent.feeds,
         intake=IntakeRules(
-            needs=agent.intake.needs, model=next(iter(specified["classifier"]), None)
+            needs=agent.intake.needs,
+            model=spec_of(classifier) if classifier is not None else None,
         ),
         **_offers(agent, specs, schemas, models),
         **_many(agent, schemas, models),
@@ -225,9 +227,20 @@ def _prompt(agent: Agent, sources: Sources) -> Any:
     ]
 
 
-def _specs(agent: Agent, *, complete: bool) -> dict[str, ToolSpec]:
-    """The agent's tools; a fallback that is not among them is refused when all are known."""
+def _specs(agent: Agent, window: int, *, complete: bool) -> dict[str, ToolSpec]:
+    """The agent's tools; a fallback that is not among them is refused when all are known.
+
+    Where nothing else is said, a result that would fill a quarter of a small window is stored.
+    """
     specs = {name: tool.spec for name, tool in agent.tools.items()}
+    if 0 < window < RESULT_BYTES:
+        bound = max(window, LEAST_BYTES)
+        specs = {
+            name: msgspec.structs.replace(spec, result_bytes=min(spec.result_bytes, bound))
+            if spec.result_bytes == RESULT_BYTES
+            else spec
+            for name, spec in specs.items()
+        }
     for name, spec in specs.items():
         if spec.fallback and spec.fallback not in specs and complete:
             raise ConfigError(
@@ -236,13 +249,6 @@ def _specs(agent: Agent, *, complete: bool) -> dict[str, ToolSpec]:
                 "Give the agent that tool too",
             )
     return specs
-
-
-def _several(found: Any) -> tuple[Model, ...]:
-    """Models as a tuple, whether there are several, one or none."""
-    if isinstance(found, tuple):
-        return found
-    return () if found is None else (found,)
 
 
 def _offers(

@@ -102,7 +102,8 @@ class ConfigError(UsageError):
     """
 
     def __init__(self, field: str, problem: str, fix: str) -> None:
-        super().__init__(f"{field}: {problem}. {fix}")
+        stop = "" if problem.endswith("?") else "."
+        super().__init__(f"{field}: {problem}{stop} {fix}")
         self.field = field
         self.fix = fix
 
@@ -148,6 +149,17 @@ class UnknownTools(ConfigError):
         return error
 
 
+class UnknownLabels(UnknownTools):
+    """Rules of a policy ask for labels of taint that nothing brings into a run; `names` are they.
+
+    Labels that come from elsewhere are declared with `Policy(labels=...)`.
+    """
+
+
+class UnknownArguments(UnknownTools):
+    """Rules of a policy ask for arguments that none of their tools has; `names` are they."""
+
+
 class ToolDefinitionError(UsageError):
     """A function cannot become a tool as declared; the message names the tool and the fix."""
 
@@ -166,6 +178,10 @@ class RunError(CairnError):
 
 class UnknownRun(RunError):
     """No run, session, call or request has this id in the store."""
+
+
+class UnknownGrant(UnknownRun):
+    """No standing grant has this number in the store."""
 
 
 class RunErased(UnknownRun):

@@ -97,16 +97,36 @@ class HookRequest(Record, gc=True):
     taint: frozenset[str] = frozenset()
 
 
+def _check_answer(field: str, value: object, kind: type, fix: str) -> None:
+    if not isinstance(value, kind):
+        raise ConfigError(field, f"it is of type {type(value).__name__}", fix)
+
+
 class Deny(Record, kw_only=False):
-    """The call does not run; the model and the journal are told the reason."""
+    """The call does not run; the model and the journal are told the reason.
+
+    Raises:
+        ConfigError: the reason is no text.
+    """
 
     reason: str
 
+    def __post_init__(self) -> None:
+        _check_answer("Deny.reason", self.reason, str, 'Say why, as Deny("too much")')
+
 
 class Rewrite(Record, kw_only=False, gc=True):
-    """The call runs with these arguments, all of them, if the schema and the policy take them."""
+    """The call runs with these arguments, all of them, if the schema and the policy take them.
+
+    Raises:
+        ConfigError: the arguments are no mapping.
+    """
 
     arguments: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        fix = 'Give all arguments by name, as Rewrite({"cents": 400})'
+        _check_answer("Rewrite.arguments", self.arguments, Mapping, fix)
 
 
 class Narrow(Record, kw_only=False):

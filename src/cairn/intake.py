@@ -37,10 +37,16 @@ class Intake:
         rule: Rule | None = None,
         model: Model | str | None = None,
     ) -> None:
+        if not _is_list(needs):
+            raise ConfigError("Intake.needs", f"{needs!r:.200} is no list", "Give [Need(...)]")
         for need in needs:
             if not isinstance(need, Need):
                 raise ConfigError("Intake.needs", f"{need!r} is no need", "Give Need(...)")
             _check(need)
+        names = [need.name for need in needs]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            said = f"two needs are called {twice!r}"
+            raise ConfigError("Intake.needs", said, "Give each its own name")
         if rule is not None and not callable(rule):
             raise ConfigError("Intake.rule", f"{rule!r} is no rule", "Give a function of a text")
         if model is not None:
@@ -66,6 +72,10 @@ class Intake:
             fix = f"Return one of {', '.join(KINDS)} or None"
             raise ConfigError("Intake.rule", f"it returned {kind!r}", fix)
         return kind
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, list | tuple)
 
 
 def _check(need: Need) -> None:

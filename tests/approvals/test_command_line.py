@@ -187,6 +187,26 @@ def test_a_grant_is_shown_and_asked_about_before_it_is_made(cairn):
     cairn("run", "a", "go", "--id", "r3", code=5)
 
 
+@pytest.mark.slow
+def test_the_list_says_how_often_a_grant_without_a_bound_was_used(cairn):
+    cairn("grants", "add", "pay", "--yes", "--as", "ann")
+    assert "grant 1: live, used 0 in the last 0 runs, made by ann" in cairn("grants", "list")
+    for run in ("r1", "r2"):
+        cairn("run", "a", "go", "--id", run)
+    assert "grant 1: live, used 2 in the last 2 runs, made by ann" in cairn("grants", "list")
+    (found,) = map(json.loads, cairn("grants", "list", "--json").splitlines())
+    assert (found["used"], found["users"]) == (2, [])
+
+
+def test_a_misspelt_tool_brings_the_nearest_names(cairn):
+    cairn("run", "a", "go", "--id", "r", code=5)
+    said = cairn("grants", "add", "pya", "--yes", code=2)
+    assert "Did you mean 'pay'?" in said
+    words = ("takeover", "r", "-m", "x", "--as", "ann", "--did", "c1", "--result", "x")
+    said = cairn(*words, "--call", "pya", "--arguments", "{}", code=2)
+    assert "has no tool 'pya'. Did you mean 'pay'?" in said
+
+
 def test_what_cannot_be_granted_says_why(cairn):
     assert "wipe is dangerous" in cairn("grants", "add", "wipe", "--yes", code=1)
     assert "no agent has a tool 'nothing'" in cairn("grants", "add", "nothing", "--yes", code=2)

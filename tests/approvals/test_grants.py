@@ -134,7 +134,9 @@ def test_a_grant_whose_event_claims_another_effect_still_answers_no_dangerous_ca
         ({"arguments": {"cents": 100.0}}, False),
         ({"arguments": {"cents": True}}, False),
         ({"arguments": {"order": "7"}, "exact": True}, True),
-        ({"arguments": {"order": "7", "cents": 100}, "exact": True}, False),
+        ({"arguments": {"order": "7", "cents": 100}, "exact": True}, True),  # the default, written
+        ({"arguments": {"order": "7", "cents": 99}, "exact": True}, False),
+        ({"arguments": {"order": "7", "note": "x"}, "exact": True}, False),
         ({"exact": True}, False),
         ({"agent": "a"}, True),
         ({"principal": "ann"}, True),

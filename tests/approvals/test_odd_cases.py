@@ -231,7 +231,8 @@ def test_after_expiry_cancel_end_or_an_edit_a_decision_is_refused_and_says_why()
 
         rt = await waiting(ledger)
         await rt.client.submit("r", cmd.Cancel())
-        await rt.client.approve("r/1")  # it is open until the run has ended: nothing will start
+        with pytest.raises(Refused, match=r"is ending: .* so r/1 is void"):
+            await rt.client.approve("r/1")  # a yes that starts nothing would be no yes
         assert await ends(rt) == "cancelled"
         assert "tool.started" not in names(await rt.trace_async("r"))
 

@@ -487,6 +487,36 @@ def test_an_answer_that_a_check_refuses_is_given_again_by_the_person():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_run_that_was_given_its_final_answer_is_not_handed_back_and_ends_with_it(together):
+    async def main():
+        rt = await waiting(Ledger(), [call("pay", order="7"), "the agent's own"])
+        act = {"did": {"c1": "paid"}, "answer": "by ann"}
+        if together:
+            before = await rt.trace_async("r")
+            with pytest.raises(Refused, match=r"final answer that ann has given.*cairn resume r"):
+                await rt.take_over_async("r", "x", by="ann", hand_back=True, **act)
+            assert await rt.trace_async("r") == before
+        run = await rt.take_over_async("r", "x", by="ann", **act)
+        assert run.pending == ()  # nothing that says to hand it back
+        with pytest.raises(Refused, match="final answer that ann has given"):
+            await rt.hand_back_async("r", "go on", by="ann")
+        assert (await go_on(rt)).text == "by ann"
+
+    asyncio.run(main())
+
+
+def test_a_run_is_handed_back_when_calls_took_the_place_of_the_answer():
+    async def main():
+        rt = await waiting(Ledger(), [call("pay", order="7"), "the agent's own"])
+        await rt.take_over_async("r", "x", by="ann", did={"c1": "paid"}, answer="by ann")
+        await rt.take_over_async("r", by="ann", calls=[("look", {"n": 1})])
+        await rt.hand_back_async("r", by="ann")
+        assert (await go_on(rt)).text == "the agent's own"
+
+    asyncio.run(main())
+
+
 def test_a_typed_answer_must_be_of_the_agents_type():
     async def main():
         rt = await waiting(Ledger(), output_type=dict[str, int])

@@ -1,9 +1,11 @@
 """Who decided what, by which rule: told of every run, and safe to open anywhere."""
 
 import csv
+import inspect
 import io
 import json
 import re
+from typing import get_args, get_type_hints
 
 import pytest
 from tests.audit.conftest import runtime, sql
@@ -13,6 +15,7 @@ from cairn.cli.audit_command import cell
 from cairn.core import events as ev
 from cairn.core.codec import GENESIS, seal
 from cairn.core.views import audit as view
+from cairn.core.views.audit import DECISIONS
 from cairn.core.views.words import words
 
 HOSTILE = (
@@ -272,3 +275,13 @@ def test_budgets_are_listed_for_people_and_for_programs(path, cairn):
     with runtime(path, ["done"], budgets=[]) as rt:
         rt.budgets()
     assert cairn("budgets").out == "no budgets stand in this store\n"
+
+
+def test_all_decisions_that_can_be_told_of_can_be_asked_for():
+    source = inspect.getsource(view)
+    found = set(re.findall(r'"?decision"?(?:: |=)"([a-z ]+)"', source))
+    for event, word in ((ev.ToolResolved, "resolved"), (ev.MemoryReviewed, "fact")):
+        said = get_args(get_type_hints(event)["verdict"])
+        found |= {f"{word} {verdict.replace('_', ' ')}" for verdict in said}
+    assert len(found) > 30
+    assert found <= set(DECISIONS)

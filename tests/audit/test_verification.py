@@ -379,6 +379,24 @@ def test_an_inbox_that_does_not_follow_from_the_journals_is_found(path, tmp_path
     assert "inbox" in wrong[0].text
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("digest = 'other'", "the inbox says digest 'other' of asking/1, the journal says '"),
+        ("detail = '{}'", "the inbox says detail '{}' of asking/1, the journal says '{"),
+        ("expires_at = 1", "the inbox says expires_at 1 of asking/1, the journal says "),
+    ],
+)
+def test_what_differs_in_the_inbox_is_named(path, change, said):
+    with runtime(path, [[call("refund", order="7", cents=4)]]) as rt:
+        rt.run("shop", "go", id="asking")
+    sql(path, f"UPDATE pending SET {change}")
+    with inspect_store(path) as look:
+        (wrong,) = look.inspect("asking").findings
+    assert wrong.text.startswith(said)
+    assert wrong.kind == "row"
+
+
 def test_a_fork_that_names_another_parent_is_found(path):
     sql(path, "UPDATE run SET parent_at = 4 WHERE id = 'again'")
     with inspect_store(path) as look:

@@ -50,11 +50,14 @@ WORDS: dict[str, tuple[str, ...]] = {
     "sessions list": (),
 }
 """Words with which each command does something in a store where these runs are."""
-NEED_NONE = {"models", "policy check", "mcp serve", "mcp tools", "skills list", "skills check"}
+NEED_NONE = {
+    *("models", "policy check", "mcp serve", "mcp tools", "skills list", "skills check"),
+    *("workspace list", "workspace diff"),
+}
 """Commands that look at no run; `mcp serve` works until it is ended."""
 ALIKE = {"memory", "sessions"}
 """Groups whose commands have one way in, so that one of them stands for all."""
-ENDS = {"retry": 1, "fork": 5, "context undo": 1}
+ENDS = {"retry": 1, "fork": 5, "context undo": 1, "erase": 1}
 """Exit codes that are not 0 though the store was found."""
 
 

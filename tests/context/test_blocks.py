@@ -12,6 +12,7 @@ from cairn.errors import ConfigError, UnknownRun
 
 
 def runtime(model, *, policy=None, **options):
+    model = [model] * 9 if isinstance(model, str) else model
     script = model if hasattr(model, "request") else Scripted(model)
     more = {"policy": policy} if policy is not None else {}
     return Runtime(":memory:", [Agent("a", script, **options)], **more)

@@ -5,17 +5,30 @@ import asyncio
 import pytest
 from tests.engine.kit import Recorder, events, names
 
-from cairn import Agent, ErrorClass, Intake, ModelError, Need, Runtime, Scripted, call, tool
+from cairn import (
+    Agent,
+    ErrorClass,
+    Intake,
+    Limits,
+    ModelError,
+    Need,
+    Runtime,
+    Scripted,
+    call,
+    tool,
+)
 from cairn.core import events as ev
+from cairn.core.evolve_context import FOUND_KEPT
 from cairn.core.intake import CLASSIFY, FEW, choose, said_kind
 from cairn.core.words import words
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, IllegalTransition
 
 ORDER = Need(name="order number", question="Which order?", pattern=r"\b[A-Z]{2}-\d{4}\b")
 PLACE = Need(name="address", question="Where to?", pattern=r"\bto [A-Z]\w+")
 
 
 def runtime(model, **options):
+    model = [model] * 9 if isinstance(model, str) else model
     script = model if hasattr(model, "request") else Scripted(model)
     return Runtime(":memory:", [Agent("a", script, **options)])
 
@@ -70,11 +83,43 @@ def test_where_nobody_can_be_asked_the_run_fails_at_once():
     asyncio.run(main())
 
 
-def test_what_an_earlier_run_of_the_session_was_told_does_not_count():
+def test_what_was_said_earlier_in_the_conversation_counts_for_thanks_needs_no_order_number():
     async def main():
         rt = runtime(lambda _: "done", intake=Intake(needs=[ORDER]))
         assert (await rt.run_async("a", "Send AB-4711", session="s")).status == "completed"
-        assert (await rt.run_async("a", "Send the other", session="s")).status == "waiting"
+        assert (await rt.run_async("a", "Thanks", session="s")).status == "completed"
+        assert (await rt.run_async("a", "Thanks", session="t")).status == "waiting"
+
+    asyncio.run(main())
+
+
+def test_a_message_to_a_run_that_waits_for_what_is_missing_is_the_answer():
+    async def main():
+        model = Recorder("done")
+        rt = runtime(Scripted(model), intake=Intake(needs=[ORDER]))
+        run = await rt.send_async("s", "Send it", agent="a")
+        assert run.status == "waiting"
+        again = await rt.send_async("s", "the blue one")
+        assert (again.id, again.status) == (run.id, "waiting")
+        assert again.pending[0].id == f"{run.id}/2", "it was read, and the number still lacks"
+        done = await rt.send_async("s", "it is AB-4711", id="mine")
+        assert (done.id, done.status) == (run.id, "completed")
+        told = [p.content for m in model.last.messages for p in m.parts]
+        assert told == ["Send it", "the blue one", "it is AB-4711"]
+        with pytest.raises(IllegalTransition):
+            await rt.answer_async(again.pending[0].id, "late")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("text", ["", " \n\t"])
+def test_an_empty_answer_is_refused_and_uses_up_no_try(text):
+    async def main():
+        rt = runtime("done", intake=Intake(needs=[ORDER]))
+        run = await rt.run_async("a", "Send it", id="r")
+        with pytest.raises(ConfigError, match="text"):
+            await rt.answer_async(run.pending[0].id, text)
+        assert (await rt.get_async("r")).pending == run.pending
 
     asyncio.run(main())
 
@@ -110,6 +155,7 @@ def test_a_rule_narrows_the_kind_of_a_task_and_never_widens_it(given, said, kind
         run = await rt.run_async("a", "where is it?", **options)
         created = events(await rt.trace_async(run.id), ev.RunCreated)[0]
         assert created.kind == kind
+        assert created.kind_by == ("" if kind == (given or "operate") else "rule")
 
     asyncio.run(main())
 
@@ -153,7 +199,7 @@ def test_a_model_that_says_no_kind_changes_nothing(cue):
         run = await rt.run_async("a", "where is it?", id="r")
         assert run.status == "completed"
         (found,) = events(await rt.trace_async("r"), ev.TaskClassified)
-        assert (found.kind, found.by) == ("generate", "rule")
+        assert (found.kind, found.by) == ("generate", "none")
 
     asyncio.run(main())
 
@@ -190,6 +236,8 @@ def test_a_kind_is_read_from_one_word_and_from_nothing_else(text, kind):
         ({"needs": [Need(name="x", question="y?", pattern="(")]}, "pattern"),
         ({"rule": 7}, "Intake.rule"),
         ({"model": 7}, "Intake.model"),
+        ({"needs": ORDER}, r"Intake\.needs.*Give \[Need"),
+        ({"needs": [ORDER, ORDER]}, r"Intake\.needs: two needs are called 'order number'"),
     ],
     ids=str,
 )
@@ -275,6 +323,26 @@ def test_the_choice_stays_as_it_is_until_the_person_asks_for_something_else():
         second = events(await rt.trace_async("r2"), ev.ToolsOffered)
         assert len(first) == len(second) == 1
         assert any(name.startswith("weather") for name in second[0].names)
+
+    asyncio.run(main())
+
+
+def test_searching_for_tools_again_and_again_does_not_fill_the_window():
+    async def main():
+        def model(request):
+            offered.append([t.name for t in request.tools if t.name[-1].isdigit()])
+            if request.turn < 30:
+                return call("find_tools", query=f"weather {request.turn}", limit=10)
+            return "done"
+
+        offered: list[list[str]] = []
+        limits = Limits(no_progress=100)
+        rt = runtime(Scripted(model), tools=many(200), limits=limits)
+        assert (await rt.run_async("a", "what about the refund?", id="r")).status == "completed"
+        assert max(map(len, offered)) <= 2 * FOUND_KEPT
+        assert set(offered[0]) < set(offered[-1])
+        last = events(await rt.trace_async("r"), ev.ToolsOffered)[-1]
+        assert set(last.names) < set(offered[-1]), "what was found last is on offer"
 
     asyncio.run(main())
 

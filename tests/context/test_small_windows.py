@@ -137,7 +137,7 @@ def test_an_answer_that_is_refused_leaves_a_summary_that_is_not_checked_yet():
 
 
 def test_a_conversation_goes_on_with_the_size_it_really_has():
-    @as_tool(effect="read")
+    @as_tool(effect="read", result_bytes=16_000)
     def read(n: int) -> str:
         """Read it."""
         return "and so on " * 100 * n

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,11 +21,12 @@ from cairn.core.compaction import (
 )
 from cairn.core.context import faults, messages_of
 from cairn.core.evolve_context import CONTEXT_HANDLERS
+from cairn.core.limits import estimate_tokens
 from cairn.core.messages import Blob, CallPart, Message, ResultPart, Text, user
 from cairn.core.rules import ModelSpec, Rules
 from cairn.core.sizes import size_of
 from cairn.core.state import RunState, add_message, add_request
-from cairn.core.view import View, boundaries, sent
+from cairn.core.view import WHOLE, View, boundaries, sent
 
 TEXTS = st.sampled_from(
     [
@@ -206,6 +208,27 @@ def test_a_summary_without_its_headings_or_no_shorter_than_its_part_is_not_adopt
     assert summary_faults(state, heads, 3, spec) == ""
     assert "are allowed" in summary_faults(state, heads + "word " * 3_000, 3, spec)
     assert "no shorter" in summary_faults(state, heads + "word " * 700, 3, spec)
+
+
+@pytest.mark.parametrize("text", ["and so on ", "文件中的记录已经找到。", "기록을 찾았습니다. "])
+@pytest.mark.parametrize("tokens", [120, 300, 900])
+def test_a_rules_summary_has_all_its_headings_and_keeps_its_bound_in_any_script(text, tokens):
+    state = told([("request", text * 100), ("says", text * 100), ("calls", [900] * 4)] * 6)
+    for n in range(8):
+        state = add_request(state, user(f"{text * 60} https://shop.example/orders/{n}{'9' * 60}"))
+    summary = by_rule(state, len(state.messages), tokens)
+    assert estimate_tokens(summary) <= tokens
+    assert [line[3:] for line in summary.splitlines() if line.startswith("## ")] == [*SECTIONS]
+
+
+def test_a_request_found_too_large_is_made_smaller_also_where_no_window_is_known():
+    state = told([("calls", [3_000])] * 6)
+    unknown = rules(0)
+    assert fit(state, unknown, unknown.models[0]) == WHOLE
+    refused = msgspec.structs.replace(state, overflowed="the prompt is too long")
+    found = fit(refused, unknown, unknown.models[0])
+    assert isinstance(found, View)
+    assert size_of(state.messages, found) * 10 <= state.tokens * 7
 
 
 def test_only_the_last_requests_are_sent_where_that_was_chosen():

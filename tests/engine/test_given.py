@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cairn import Agent, Ladder, Limits, Policy, Principal, Runtime, Scripted, tool
+from cairn import Agent, ContextBlock, Ladder, Limits, Policy, Principal, Runtime, Scripted, tool
 from cairn.errors import ConfigError, UnknownRun
 
 
@@ -16,6 +16,55 @@ def drop(table: str) -> str:
 
 def agent(**options):
     return Agent("a", Scripted(["done"]), tools=[drop], **options)
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "named"),
+    [
+        (None, {}, "Scripted.script"),
+        (7, {}, "Scripted.script"),
+        (
+            "hello",
+            {},
+            r"Scripted.script: 'hello' is no list of replies. Write Scripted\(\['hello'\]\)",
+        ),
+        (["hi"], {"window": "6000"}, "Scripted.window"),
+        (["hi"], {"window": 0}, "Scripted.window"),
+        (["hi"], {"max_output": True}, "Scripted.max_output"),
+    ],
+)
+def test_a_script_that_cannot_be_one_is_refused_where_it_is_made(script, options, named):
+    with pytest.raises(ConfigError, match=named):
+        Scripted(script, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"context": ContextBlock("a", "b")}, r"Agent\('a'\)\.context: .*Give a list"),
+        ({"tools": ["no_such_module"]}, r"Agent\('a'\)\.tools: 'no_such_module' cannot be"),
+        ({"tools": [7]}, r"Agent\('a'\)\.tools: 7 is no tool"),
+    ],
+)
+def test_what_is_no_list_of_an_agents_parts_is_refused_with_the_agents_name(options, named):
+    with pytest.raises(ConfigError, match=named):
+        Agent("a", Scripted(["done"]), **options)
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "named"),
+    [
+        ("answer", ("r/1", 5), "text: 5 is no text"),
+        ("answer", ("r/1", None), "text: None is no text"),
+        ("follow", ("abc",), "posted: 'abc' is no place of a message"),
+    ],
+)
+def test_what_a_verb_cannot_use_is_named(verb, arguments, named):
+    with (
+        Runtime(":memory:", agents=[agent()]) as rt,
+        pytest.raises(ConfigError, match=named),
+    ):
+        getattr(rt, verb)(*arguments)
 
 
 @pytest.mark.parametrize(

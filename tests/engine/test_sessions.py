@@ -455,7 +455,7 @@ def test_an_unknown_call_that_was_settled_after_the_end_is_read_so_by_the_next_r
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("given", ["", "plain", Text("part"), [Text("a"), "b"]])
+@pytest.mark.parametrize("given", ["plain", Text("part"), [Text("a"), "b"], ["", "b"]])
 def test_input_is_text_or_text_parts(given):
     async def main():
         model = Recorder("ok")
@@ -465,7 +465,7 @@ def test_input_is_text_or_text_parts(given):
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("given", [7, [], [1], None, {"a": 1}])
+@pytest.mark.parametrize("given", [7, [], [1], None, {"a": 1}, "", " \n", [Text(""), ""]])
 def test_input_that_is_neither_is_refused(given):
     async def main():
         rt = runtime(["ok"])

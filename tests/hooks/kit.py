@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from tests.engine.kit import FREE_HAND, Recorder
 
 from cairn import Agent, Policy, Runtime, Scripted, call, tool
@@ -21,6 +22,20 @@ SMALL = Policy(
     rules=(Rule(name="small", decide="allow", tools=("pay",), arguments={"cents": Range(max=10)}),),
 )
 """Small amounts are allowed, all others are asked about."""
+
+
+class Shut:
+    """Something that fails as soon as anybody asks what it is."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError("shut")
+
+
+def forced(answer: Any, **fields: Any) -> Any:
+    """A hook's answer with values in it that its own check would never have let in."""
+    for name, value in fields.items():
+        msgspec.structs.force_setattr(answer, name, value)
+    return answer
 
 
 @dataclass

@@ -6,9 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.hooks.kit import Shop
+from tests.engine.kit import Recorder
+from tests.hooks.kit import Shop, Shut
 
-from cairn import Deny, HookRequest, Narrow, before_model, call, tool
+from cairn import (
+    Agent,
+    Deny,
+    HookRequest,
+    Narrow,
+    Runtime,
+    Scripted,
+    before_model,
+    call,
+    tool,
+)
 from cairn.core import events as ev
 from cairn.engine.offering import hash_of
 
@@ -80,6 +91,18 @@ def test_a_name_that_is_not_on_offer_adds_nothing_and_none_may_be_left() -> None
     assert empty.withheld == set(OURS)
 
 
+def test_who_looks_for_tools_that_a_hook_withholds_is_not_told_that_all_are_on_offer() -> None:
+    async def main() -> None:
+        for hooks, said in (([narrows()], "a hook withholds"), ([], "all tools are on offer")):
+            shop = Shop()
+            script = (call("find_tools", query="pay"), "done")
+            await shop.ran(*script, hooks=hooks, tools=[shop.pay(), look, note])
+            (failed,) = await shop.events(ev.ToolFailed)
+            assert said in failed.message
+
+    asyncio.run(main())
+
+
 def test_each_hook_sees_what_those_before_it_have_left_and_none_brings_a_tool_back() -> None:
     seen: list[tuple[str, ...]] = []
 
@@ -111,6 +134,24 @@ def test_a_hook_is_shown_the_request_and_can_change_nothing_in_it() -> None:
         request.tools = ()  # type: ignore[misc]  # it must not be possible
 
 
+def test_a_hook_is_shown_what_is_sent_and_not_what_is_left_out_of_it() -> None:
+    async def main() -> None:
+        seen: list[HookRequest] = []
+
+        @before_model
+        def see(request: HookRequest) -> None:
+            seen.append(request)
+
+        model = Recorder(lambda request: "done")
+        agent = Agent("a", Scripted(model), hooks=[see], history=1)
+        async with Runtime(":memory:", [agent]) as rt:
+            for n in range(3):
+                await rt.run_async("a", f"request {n}", id=f"r{n}", session="s")
+        assert list(seen[-1].messages) == list(model.requests[-1].messages)
+
+    asyncio.run(main())
+
+
 def test_hooks_are_asked_before_every_request() -> None:
     async def main() -> None:
         steps: list[int] = []
@@ -139,6 +180,7 @@ BROKEN: dict[str, Any] = {
     "returns names": lambda request: ["look"],
     "returns a name": lambda request: Narrow("look"),
     "returns numbers": lambda request: Narrow([1]),  # type: ignore[list-item]  # what is wrong
+    "returns what cannot be looked at": lambda request: Narrow(Shut()),  # type: ignore[arg-type]  # the same
     "returns nothing in it": lambda request: Narrow(None),  # type: ignore[arg-type]  # the same
 }
 

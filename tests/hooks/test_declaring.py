@@ -4,7 +4,18 @@ from typing import Any
 
 import pytest
 
-from cairn import Agent, ConfigError, HookCall, Runtime, Scripted, before_model, before_tool, tool
+from cairn import (
+    Agent,
+    ConfigError,
+    Deny,
+    HookCall,
+    Rewrite,
+    Runtime,
+    Scripted,
+    before_model,
+    before_tool,
+    tool,
+)
 from cairn.hooks import Hook
 
 
@@ -93,6 +104,18 @@ def test_a_misspelt_tool_would_guard_nothing_and_is_refused() -> None:
     agent = Agent("a", Scripted([]), tools=[refund])
     with pytest.raises(ConfigError, match=r"Runtime\.hooks.*Did you mean refund"):
         Runtime(":memory:", [agent], hooks=[guard])
+
+
+@pytest.mark.parametrize(
+    ("made", "field"),
+    [
+        (lambda: Deny(5), r"Deny\.reason: it is of type int"),  # type: ignore[arg-type]  # wrong
+        (lambda: Rewrite(None), r"Rewrite\.arguments: it is of type NoneType"),  # type: ignore[arg-type]  # wrong
+    ],
+)
+def test_an_answer_that_can_be_none_is_refused_where_it_is_made(made: Any, field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        made()
 
 
 def test_too_many_hooks_are_refused() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.engine.kit import results, until
-from tests.hooks.kit import Shop
+from tests.hooks.kit import Shop, Shut, forced
 
 from cairn import Deny, HookCall, Narrow, Rewrite, before_tool, call
 from cairn.core import events as ev
@@ -22,6 +22,13 @@ class Odd:
 
     def __repr__(self) -> str:
         raise RuntimeError("no text")
+
+
+class Leaving(dict[str, Any]):
+    """Arguments that end the process when they are read."""
+
+    def items(self) -> Any:
+        sys.exit(3)
 
 
 class Unspeakable(Exception):
@@ -95,10 +102,16 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "returns what is for models": (returns(Narrow(["pay"])), "returned Narrow"),
     "forgets to await": (lambda call: awaited(), "declare it with async def"),
     "denies without a word": (returns(Deny("")), "denied without a reason"),
-    "denies with a number": (returns(Deny(7)), "denied without a reason"),  # type: ignore[arg-type]  # wrong
+    "denies with a number": (returns(forced(Deny("no"), reason=7)), "denied without a reason"),
     "mutates": (mutates, "TypeError"),
     "replaces": (replaces, "AttributeError"),
-    "writes a list": (returns(Rewrite([1])), "no mapping of names"),  # type: ignore[arg-type]  # wrong
+    "returns what cannot be looked at": (returns(Shut()), "RuntimeError: shut"),
+    "denies with what cannot be looked at": (
+        returns(forced(Deny("no"), reason=Shut())),
+        "RuntimeError: shut",
+    ),
+    "writes what exits": (returns(Rewrite(Leaving(cents=1))), "SystemExit"),
+    "writes a list": (returns(forced(Rewrite({}), arguments=[1])), "no mapping of names"),
     "writes odd names": (returns(Rewrite({1: 2})), "no mapping of names"),  # type: ignore[dict-item]  # wrong
     "writes no JSON": (returns(Rewrite({"cents": Odd()})), "no JSON"),
     "writes a circle": (returns(Rewrite(loop_in_itself())), "no JSON"),

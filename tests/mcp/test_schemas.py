@@ -55,6 +55,25 @@ def test_arguments_are_held_to_the_schema(schema, good, bad):
     assert not fits(schema, bad)
 
 
+CLOSED = {**of(name={}, note={}), "required": ["name"], "additionalProperties": False}
+OPEN = {**of(name={}, note={}), "required": ["name"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "lines"),
+    [
+        (CLOSED, {"name": 1, "nte": 2}, ["the whole: 'nte' is not known; did you mean 'note'"]),
+        (CLOSED, {"name": 1, "zzz": 2}, ["the whole: 'zzz' is not known"]),
+        (CLOSED, {"note": 1}, ["name: missing"]),
+        (OPEN, {"nme": 1}, ["name: missing; 'nme' is not known; did you mean 'name'"]),
+        (of(who=OPEN), {"who": {}}, ["who.name: missing"]),
+    ],
+)
+def test_a_field_that_is_missing_or_not_known_is_named_and_what_was_meant(schema, given, lines):
+    found = bind("t", schema).check(json.dumps(given)).message.splitlines()
+    assert [line.removeprefix("- ") for line in found if line.startswith("- ")] == lines
+
+
 def test_the_model_is_told_what_does_not_fit_and_what_would():
     found = bind("t", of(n={"type": "integer"}, m={"type": "string"})).check('{"n": "x", "m": 1}')
     assert "- n: 'x' is not of type 'integer'" in found.message

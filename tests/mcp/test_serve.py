@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import shlex
 import subprocess
 import sys
 
@@ -383,6 +384,27 @@ def test_the_command_shows_what_a_server_would_bring(folder):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["name"], found["effect"], found["why"]) == ("s__do", "read", "declared")
+
+
+@pytest.mark.slow
+def test_the_command_shows_the_tools_that_read_resources(folder):
+    how = json.dumps({"has": {"resources": {}}})
+    line = shlex.join([sys.executable, "-I", "-S", RAW, how])
+    done = subprocess.run(
+        command("tools", "--command", line, "--json"),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(each) for each in done.stdout.splitlines()]
+    assert [(each["name"], each["effect"]) for each in found] == [
+        ("server__do", "dangerous"),
+        ("server__list_resources", "read"),
+        ("server__read_resource", "read"),
+    ]
 
 
 @pytest.mark.slow

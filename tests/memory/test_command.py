@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 
 import pytest
 from tests.memory.kit import ANN, NOW, fact
@@ -108,6 +109,66 @@ def test_a_person_adds_replaces_and_forgets(cairn):
     missing = cairn("forget", "m99")
     assert (missing.code, "there is no fact m99" in missing.err) == (2, True)
     assert cairn("forget", "seven").code == 2
+
+
+@pytest.mark.usefixtures("store")
+def test_of_several_facts_all_are_forgotten_or_none(cairn):
+    cairn("add", "Likes black tea.", "--principal", "ann", "--supersedes", "m1")
+    assert cairn("forget", "m2", "m99").code == 2
+    assert "m2" in cairn("list").out
+    assert cairn("review", "m2", "m1", "--accept").code == 1
+    assert cairn("list", "--state", "waiting").out.startswith("m2")
+    said = cairn("forget", "m3", "m1", "m2", "m2")
+    assert (said.code, said.out) == (0, "forgotten: m1, m3\nforgotten: m2\n")
+
+
+@pytest.mark.usefixtures("store")
+def test_accepting_and_rejecting_at_once_is_refused_as_that(cairn):
+    for named in ((), ("m2",)):
+        said = cairn("review", *named, "--accept", "--reject")
+        assert (said.code, "--accept is given as well. Give one" in said.err) == (2, True)
+
+
+@pytest.mark.usefixtures("store")
+def test_what_looks_like_a_key_is_refused_and_not_kept_as_a_marker(cairn):
+    key = "ghp_" + "a9K2m4Qx7ZtB1vN8cL5pR3wY6sD0fG2hJ4kE"
+    for words in ((f"tok {key}",), ("x", "--tag", key)):
+        said = cairn("add", *words)
+        assert (said.code, "looks like a key" in said.err, key in said.err) == (2, True, False)
+    assert "m3" not in cairn("list").out
+
+
+APP = """
+from cairn import Agent, MemoryRules, Runtime, Scripted
+rules = MemoryRules(project="shop", agents=("desk",))
+rt = Runtime("cairn.db", [Agent("desk", Scripted(["done"]))], memory=rules)
+"""
+
+
+@pytest.mark.usefixtures("store")
+def test_a_scope_that_the_application_does_not_share_is_refused(cairn, tmp_path, monkeypatch):
+    (tmp_path / "sharing_desk.py").write_text(APP)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def add(*words):
+        monkeypatch.delitem(sys.modules, "sharing_desk", raising=False)
+        return cairn("add", "x", *words, "--app", "sharing_desk:rt")
+
+    for kind, name, shared in (("agent", "typo", "desk"), ("project", "typo", "shop")):
+        said = add(f"--{kind}", name)
+        assert said.code == 2
+        assert f"shares no facts of the {kind} 'typo'. It shares those of {shared}" in said.err
+        done = add(f"--{kind}", shared)
+        assert (done.code, done.err) == (0, "")
+    assert "typo" not in cairn("list").out
+
+
+@pytest.mark.usefixtures("store")
+def test_without_an_application_it_is_said_that_nobody_may_read_a_shared_fact(cairn):
+    said = cairn("add", "x", "--agent", "desk")
+    assert (said.code, "no application was named" in said.err) == (0, True)
+    assert cairn("add", "y", "--principal", "ann").err == ""
 
 
 @pytest.mark.usefixtures("store")

@@ -81,6 +81,62 @@ def test_what_cannot_be_is_refused_with_a_typed_error(rt, verb, arguments, error
         getattr(rt, verb)(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("verb", "arguments", "field"),
+    [
+        ("remember", {"text": 5}, "text"),
+        ("remember", {"text": "x", "days": "3"}, "days"),
+        ("remember", {"text": "x", "supersedes": 7}, "supersedes"),
+        ("remember", {"text": "x", "tags": "bday"}, "tags"),
+        ("remember", {"text": "x", "tags": (7,)}, "tags"),
+        ("remember", {"text": "x", "principal": ""}, "principal"),
+        ("remember", {"text": "x", "agent": 7}, "agent"),
+        ("recall", {"query": None}, "query"),
+        ("recall", {"query": "x", "limit": "5"}, "recall.limit"),
+        ("accept_fact", {"fact": 7}, "fact"),
+        ("reject_fact", {"fact": "m1", "reason": 7}, "reason"),
+        ("forget_fact", {"fact": None}, "fact"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_by_its_field(rt, verb, arguments, field):
+    with pytest.raises(ConfigError) as refused:
+        getattr(rt, verb)(**arguments)
+    assert refused.value.field == field
+
+
+KEY = "ghp_" + "a9K2m4Qx7ZtB1vN8cL5pR3wY6sD0fG2hJ4kE"
+
+
+@pytest.mark.parametrize("said", [{"text": f"The token is {KEY}"}, {"text": "x", "tags": (KEY,)}])
+def test_what_looks_like_a_key_is_refused_and_no_marker_is_kept_in_its_place(rt, said):
+    with pytest.raises(ConfigError, match=r"looks like a key, .redacted github-token.") as refused:
+        rt.remember(**said)
+    assert KEY not in str(refused.value)
+    assert rt.facts() == []
+
+
+def test_of_whom_a_fact_of_an_agent_is_has_to_be_said():
+    with runtime(":memory:", ["done"], memory=MemoryRules(agents=("desk",))) as rt:
+        with pytest.raises(ConfigError, match="Name it with agent=: desk"):
+            rt.remember("x", scope="agent")
+        with pytest.raises(ConfigError, match="not shared here by agent 'typo'"):
+            rt.remember("x", scope="agent", agent="typo")
+        assert rt.remember("x", scope="agent", agent="desk").state == "live"
+
+
+def test_a_name_among_those_who_share_that_no_agent_here_has_is_warned_of(caplog):
+    for name, meant in (("dekc", "did you mean 'desk'?"), ("sales", "another process may have it")):
+        with runtime(":memory:", ["done"], memory=MemoryRules(agents=("desk", name))):
+            said = f"MemoryRules.agents names '{name}', which is not here; {meant}"
+            assert said in caplog.messages
+
+
+def test_a_runtime_that_is_refused_has_made_no_store(tmp_path):
+    with pytest.raises(ConfigError, match=r"Runtime\.memory"):
+        runtime(tmp_path / "cairn.db", ["done"], memory=7)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_memory_of_ones_own_takes_the_place_of_the_stores():
     own = InMemoryMemory()
     with runtime(":memory:", ["done"], memory=own) as rt:
@@ -98,6 +154,8 @@ def test_a_memory_of_ones_own_takes_the_place_of_the_stores():
         ({"project": 7}, "project"),
         ({"agents": "desk"}, "agents"),
         ({"agents": (7,)}, "agents"),
+        ({"embed_timeout": -1}, "embed_timeout"),
+        ({"embed_timeout": "3"}, "embed_timeout"),
     ],
 )
 def test_rules_that_cannot_be_are_refused_by_name(wrong, field):

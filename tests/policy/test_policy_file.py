@@ -155,8 +155,9 @@ def test_a_whole_file_is_read_as_it_was_meant() -> None:
 
 def test_the_example_of_the_docs_is_a_policy_in_which_every_rule_can_matter() -> None:
     page = Path(__file__).parents[2] / "docs" / "policy.md"
-    (example,) = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    read = parse_policy(example)
+    examples = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert all(findings(parse_policy(each)) == [] for each in examples)
+    read = parse_policy(examples[0])
     assert len(read.policy.rules) == 3
     assert findings(read) == []
 

@@ -57,6 +57,6 @@ def test_list_shows_the_skills_of_agents_and_of_folders(folder: Path) -> None:
     assert one == {"agent": "clerk", **other}
     assert other["name"] == "forms"
     assert other["unknown_fields"] == ["model"]
-    assert "no agent here has skills" in cairn(
+    assert "agent plain has no skills" in cairn(
         "skills", "list", "--agent", "plain", "--app", "skilled_shop:rt"
     )

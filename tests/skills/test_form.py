@@ -37,6 +37,12 @@ def test_a_folder_of_skills_and_the_folder_of_one_skill_are_both_taken(tmp_path:
     assert [each.name for each in Skills(str(one), tmp_path)] == ["a1", "b-two"]
 
 
+def test_a_path_of_the_file_itself_is_told_to_be_its_folder(tmp_path: Path) -> None:
+    place = skill(tmp_path, "a1")
+    with pytest.raises(ConfigError, match=r"this is a file, and no folder. Give its folder"):
+        Skills(place / "SKILL.md")
+
+
 def test_all_fields_of_the_form_are_read(tmp_path: Path) -> None:
     text = """---
 name: {name}
@@ -86,7 +92,13 @@ def test_the_index_is_one_line_a_skill_sorted_and_the_same_whatever_the_order(
 
 BAD = {
     "no front matter": ("# Hello\n", 1, "", "there is no front matter"),
-    "never closed": ("---\nname: {name}\n", 1, "", "there is no front matter"),
+    "never closed": ("---\nname: {name}\n", 1, "", "the front matter has no end"),
+    "a colon": (
+        "---\nname: {name}\ndescription: d: e\n---\n",
+        3,
+        "",
+        "a text with ': ' in it stands without quotes",
+    ),
     "empty": ("---\n---\n", 1, "", "the front matter is empty"),
     "bad yaml": ("---\nname: {name}\ndescription: [a\n---\n", 4, "", "expected"),
     "a tab": ("---\nname: {name}\n\tdescription: x\n---\n", 3, "", "found character"),

@@ -48,6 +48,16 @@ def test_the_body_is_read_with_version_and_hash_which_stand_in_the_trace(tmp_pat
     assert (other["text"], other["version"]) == ("中文", "1.0")
 
 
+@pytest.mark.parametrize("written", ["./SKILL.md", "SKILL.md/", ".//SKILL.md"])
+def test_a_path_is_known_by_what_it_leads_to_however_it_is_written(
+    written: str, tmp_path: Path
+) -> None:
+    skill(tmp_path, "a", VERSIONED)
+    plain, other = asyncio.run(loaded(tmp_path, {"name": "a"}, {"name": "a", "file": written}))
+    assert other == plain
+    assert "changed" not in other
+
+
 def test_a_long_text_is_read_page_by_page(tmp_path: Path) -> None:
     body = "".join(f"line {n}\n" for n in range(5_000))
     skill(tmp_path, "a", GOOD + body)
@@ -58,6 +68,28 @@ def test_a_long_text_is_read_page_by_page(tmp_path: Path) -> None:
         offset = page["next_offset"]
     assert len(pages) > 1
     assert "".join(pages) == "# How\n" + body
+
+
+def test_an_offset_beyond_the_end_is_told_with_the_length(tmp_path: Path) -> None:
+    skill(tmp_path, "a", GOOD)
+    (beyond,) = asyncio.run(loaded(tmp_path, {"name": "a", "offset": 99}))
+    assert beyond == "a: SKILL.md has 6 characters, and none at offset 99. Read it from 0"
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("../x", "the name .. leads out of a folder"),
+        ("refs", "this is a folder"),
+        ("/x", "absolute paths are refused"),
+        ("no.md", "there is no such file or folder"),
+    ],
+)
+def test_why_a_file_is_not_read_is_said_in_words(file: str, said: str, tmp_path: Path) -> None:
+    (skill(tmp_path, "a") / "refs").mkdir()
+    (tmp_path / "a" / "refs" / "more.md").write_text("more")
+    (message,) = asyncio.run(loaded(tmp_path, {"name": "a", "file": file}))
+    assert message == f"a: {file} cannot be read: {said}. Its other files are refs/more.md"
 
 
 def test_an_agent_has_the_tool_only_when_it_has_skills(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from cairn.cli import exits
-from cairn.cli.place import Place, open_app, with_store
+from cairn.cli.place import Place, runtime_of, with_app, with_store
 from cairn.cli.plain import visible_line
 from cairn.cli.say import complain, print_line
+from cairn.core.guard import canonical
 from cairn.core.index import Pending, pending_of
 from cairn.core.messages import Principal
 from cairn.core.state import RunState
@@ -38,36 +39,38 @@ def approve_changed(
     """
 
     async def decide(runtime: Runtime) -> int:
-        return await _decide(runtime, request, who, message, digest, arguments)
+        return await _decide(runtime, place, request, who, message, digest, arguments)
 
     if place.has_app:
-
-        async def with_app() -> int:
-            runtime = open_app(place)
-            try:
-                return await decide(runtime)
-            finally:
-                await runtime.close_async()
-
-        return asyncio.run(with_app())
+        return with_app(place, decide)
 
     async def alone(client: Client) -> int:
-        from cairn.runtime import Runtime
-
-        return await decide(Runtime(client.store))
+        return await decide(runtime_of(client))
 
     return with_store(place, alone)
 
 
+def unchecked(note: str, place: Place) -> str:
+    """Why new arguments were not checked, and how they would have been."""
+    return note if place.has_app else f"{note}. To have them checked at once: --app module:name"
+
+
 async def _decide(
-    runtime: Runtime, request: str, who: Principal, message: str, digest: str, arguments: str
+    runtime: Runtime,
+    place: Place,
+    request: str,
+    who: Principal,
+    message: str,
+    digest: str,
+    arguments: str,
 ) -> int:
     text = arguments
     if not text:
         state = await load(runtime.store, check_request(request)[0])
         item = _open_request(state, request)
-        edited = click.edit(form(item, schema_of(runtime, state, item)), extension=".json")
-        if edited is None:
+        await runtime.host.reach(state.agent, [item.tool])
+        edited = in_editor(form(item, schema_of(runtime, state, item)))
+        if edited is None or canonical(answers(edited)) == canonical(item.detail):
             complain(f"nothing was changed, so nothing was decided: cairn approve {request}")
             return exits.REFUSED
         text, digest = answers(edited), digest or item.digest
@@ -77,7 +80,7 @@ async def _decide(
         return exits.DONE
     print_line(f"approved {request} with {visible_line(text, 200)}")
     if run.note:
-        complain(f"{run.note}. To have them checked at once: --app module:name")
+        complain(unchecked(run.note, place))
     return exits.DONE
 
 
@@ -86,6 +89,20 @@ def _open_request(state: RunState, request: str) -> Pending:
         if item.id == request and item.kind == "approval":
             return item
     raise UnknownRun(f"no request {request} waits for approval")
+
+
+def in_editor(text: str) -> str | None:
+    """The text as it comes back from the editor of the person; None when it was not saved.
+
+    Raises:
+        ConfigError: there is no such editor, or it failed.
+    """
+    try:
+        return click.edit(text, extension=".json")
+    except click.ClickException as error:
+        named = next((name for name in ("VISUAL", "EDITOR") if os.environ.get(name)), "EDITOR")
+        fix = "Set $EDITOR to an editor that is here, or pass --arguments JSON"
+        raise ConfigError(f"${named}", error.message.rstrip("."), fix) from error
 
 
 def schema_of(runtime: Runtime, state: RunState, item: Pending) -> Mapping[str, Any]:

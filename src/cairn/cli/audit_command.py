@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,9 +17,10 @@ from cairn.cli import options
 from cairn.cli.inspecting import inspector
 from cairn.cli.place import locate
 from cairn.cli.plain import count, day, json_line, visible
-from cairn.cli.say import print_line, write
+from cairn.cli.say import complain, print_line, write
 from cairn.core.messages import Record
-from cairn.core.views.audit import AuditLine
+from cairn.core.names import listed, nearest
+from cairn.core.views.audit import DECISIONS, AuditLine
 from cairn.engine.clock import SystemClock
 from cairn.errors import ConfigError
 
@@ -41,6 +42,19 @@ class Wanted(Record):
     tool: str = ""
     decision: str = ""
 
+    def among(self, lines: Iterable[AuditLine]) -> Iterator[AuditLine]:
+        """Those of the lines; says afterwards which name that was asked for stands in none."""
+        asked = ("agent", "principal", "who", "tool")
+        missing = {field for field in asked if getattr(self, field)}
+        for line in lines:
+            named = {field: {getattr(line, field)} for field in missing}
+            named.setdefault("tool", set()).add(line.instead_of)
+            missing -= {field for field in missing if getattr(self, field) in named[field]}
+            if self.matches(line):
+                yield line
+        for field in sorted(missing):
+            complain(f"no record names {field} {getattr(self, field)!r}")
+
     def matches(self, line: AuditLine) -> bool:
         """Whether a line is one of them."""
         return (
@@ -48,7 +62,7 @@ class Wanted(Record):
             and self.agent in {"", line.agent}
             and self.principal in {"", line.principal}
             and self.who in {"", line.who}
-            and self.tool in {"", line.tool}
+            and self.tool in {"", line.tool, line.instead_of}
             and self.decision in {"", line.decision, line.decision.split(" ")[0]}
         )
 
@@ -85,6 +99,7 @@ def audit(  # noqa: PLR0913 - one option for each thing to ask by
     """
     if json and as_csv:
         raise ConfigError("--csv", "it cannot be JSON as well", "Pass --json or --csv")
+    _check_decision(decision)
     wanted = Wanted(
         since=_moment(since),
         agent=agent,
@@ -95,12 +110,21 @@ def audit(  # noqa: PLR0913 - one option for each thing to ask by
     )
     shape = _as_json if json else _as_csv if as_csv else _as_text
     with inspector(locate(store, app)) as look:
-        found = (line for line in look.audit(run or (), wanted.since) if wanted.matches(line))
+        found = wanted.among(look.audit(run or (), wanted.since))
         if not out:
             for text in shape(found):
                 write(text)
-            return
-        _to_file(out, shape(found))
+        else:
+            _to_file(out, shape(found))
+
+
+def _check_decision(decision: str) -> None:
+    known = {*DECISIONS, *(each.split(" ")[0] for each in DECISIONS)}
+    if decision and decision not in known:
+        close = nearest(decision, sorted(known))
+        meant = f"Did you mean {' or '.join(map(repr, close))}? " if close else ""
+        fix = f"{meant}They are {listed(DECISIONS, len(DECISIONS))}"
+        raise ConfigError("--decision", f"{decision!r} is no decision", fix)
 
 
 def _to_file(out: str, lines: Iterator[str]) -> None:
@@ -171,7 +195,7 @@ def _as_text(found: Iterator[AuditLine]) -> Iterator[str]:
         pieces = [
             day(line.at),
             place,
-            line.tool,
+            f"{line.tool} in place of {line.instead_of}" if line.instead_of else line.tool,
             f"{line.decision} by {line.who}" if line.who else line.decision,
             f"({line.rule})" if line.rule else "",
             line.detail,

@@ -10,10 +10,11 @@ from cairn.cli import exits, options
 from cairn.cli.outcome import print_json
 from cairn.cli.place import locate, with_store
 from cairn.cli.say import complain, print_line
-from cairn.core.budgets import MEASURES, Standing, shown
+from cairn.core.budgets import MEASURES, Standing, agents_in, shown
 from cairn.core.spending import amount
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
+from cairn.ports import RunFilter
 
 
 def budgets(
@@ -28,16 +29,24 @@ def budgets(
     """List budgets and what is used of them now.
 
     One line for each budget and whom it counts, with what is used, reserved and allowed. Times
-    are UTC. After --rebuild it exits with 1 if a counter was not right; it is right then.
+    are UTC. A budget of an agent that has no run in the store is said: the name may be misspelt.
+    After --rebuild it exits with 1 if a counter was not right; it is right then.
     """
     now = SystemClock().now_us()
 
-    async def look(client: Client) -> tuple[list[str], list[Standing]]:
+    async def look(client: Client) -> tuple[list[str], list[Standing], list[str]]:
         wrong = await client.store.recount(now) if rebuild else []
-        return wrong, await client.store.budgets(now)
+        found = await client.store.budgets(now)
+        idle = []
+        for budget, agent in dict.fromkeys(agents_in(standing.cap for standing in found)):
+            if not await client.runs(RunFilter(agent=agent, limit=1)):
+                idle.append(
+                    f"budget {budget} counts agent {agent!r}, of which there is no run here"
+                )
+        return wrong, found, idle
 
-    wrong, found = with_store(locate(store, app), look)
-    for text in wrong:
+    wrong, found, idle = with_store(locate(store, app), look, words=False)
+    for text in (*wrong, *idle):
         complain(text)
     for standing in found:
         if json:

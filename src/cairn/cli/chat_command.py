@@ -25,7 +25,7 @@ from cairn.core import events as ev
 from cairn.core.messages import Principal
 from cairn.core.requests import Request
 from cairn.engine.client import new_id, same_person
-from cairn.engine.given import parts_of
+from cairn.engine.given import parts_of, principal_of
 from cairn.engine.load import load
 from cairn.errors import CairnError, Refused, UnknownRun
 from cairn.ports import Observed
@@ -73,7 +73,8 @@ def chat(
     The session is kept: the same --session goes on later, even after the process was killed.
     The exit code is that of the last run.
     """
-    place = locate(store, app)
+    who = principal_of(Principal(id=principal, roles=tuple(role or ()), tenant=tenant))
+    place = locate(store, app, by)
     runtime = open_app(place)
     name = session or f"chat-{new_id()[:8]}"
     with asyncio.Runner() as runner:
@@ -82,7 +83,7 @@ def chat(
             runner,
             agent,
             name,
-            Principal(id=principal, roles=tuple(role or ()), tenant=tenant),
+            who,
             Shown(place=place, by=options.who(by), only=WORTH_A_LINE),
         )
         try:

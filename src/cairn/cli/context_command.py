@@ -9,7 +9,7 @@ import typer
 from cairn.cli import exits, options
 from cairn.cli.decide_commands import say_who_goes_on
 from cairn.cli.manifest import print_manifest
-from cairn.cli.place import locate, with_store
+from cairn.cli.place import locate, runtime_of, with_store
 from cairn.cli.say import print_line
 from cairn.engine.client import Client
 from cairn.engine.load import manifest_of
@@ -31,7 +31,7 @@ def show(
     app: options.App = "",
 ) -> None:
     """Show what the model request of a step held, as `cairn trace RUN --context STEP` does."""
-    held = with_store(locate(store, app), lambda c: manifest_of(c.store, run, step))
+    held = with_store(locate(store, app), lambda c: manifest_of(c.store, run, step), words=False)
     print_manifest(held, json=json)
 
 
@@ -47,14 +47,12 @@ def undo(
 
     What does not fit into the model's window is condensed anew before the next request.
     """
-    actor, place = options.who(by), locate(store, app)
+    actor, place = options.who(by), locate(store, app, by)
 
     async def change(client: Client) -> int:
-        from cairn.runtime import Runtime
-
-        await Runtime(client.store).restore_context_async(run, by=actor)
+        await runtime_of(client).restore_context_async(run, by=actor)
         print_line(f"{run}: the last compaction is taken back")
         await say_who_goes_on(client, place, run)
         return exits.DONE
 
-    raise typer.Exit(with_store(place, change))
+    raise typer.Exit(with_store(place, change, words=False))

@@ -1,6 +1,7 @@
 """Commands by which people decide: `approve`, `deny`, `answer`, `resolve`, `pause`, `cancel`.
 
-They need the store and nothing else; whoever drives the run goes on from there.
+They need the store alone, and for words that are typed the application's secrets, where one is
+named; whoever drives the run goes on from there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import typer
 from cairn.cli import exits, options
 from cairn.cli.hints import hints_for
 from cairn.cli.outcome import print_pending
-from cairn.cli.place import Place, locate, open_app, with_store
+from cairn.cli.place import Place, locate, open_app, runtime_of, with_store
 from cairn.cli.plain import reasons, visible_line
 from cairn.cli.say import complain, print_line
 from cairn.core import commands as cmd
@@ -62,7 +63,7 @@ def approve(  # noqa: PLR0913 - one parameter for each option of the command
     application is known (--app, CAIRN_APP), as is whether files that a yes is bound to have
     changed. What was approved before is not approved again: it says whose yes stands.
     """
-    actor, place = options.who(by), locate(store, app)
+    actor, place = options.who(by), locate(store, app, by)
     if (digest or arguments or edit) and len(requests) > 1:
         given = "--digest" if digest else "--arguments" if arguments else "--edit"
         raise ConfigError(given, "it is of one request", "Approve the others by themselves")
@@ -75,18 +76,23 @@ def approve(  # noqa: PLR0913 - one parameter for each option of the command
         raise typer.Exit(code)
 
     async def yes(client: Client, request: str) -> Submitted:
-        if place.has_app:
-            await _check_files(client, place, request)
-        return await client.approve(request, message, actor, digest, roles=roles)
+        why = await _unseen(client, place, request)
+        done = await client.approve(request, message, actor, digest, roles=roles)
+        if why and done.entry is not None:
+            complain(
+                f"whether the files that {request} is bound to have changed was not looked at "
+                f"here{why}: that is done right before the start, which asks anew if they have"
+            )
+        return done
 
     async def decide(client: Client) -> int:
         return await _each(client, place, requests, "approved", lambda r: yes(client, r))
 
-    raise typer.Exit(with_store(place, decide))
+    raise typer.Exit(with_store(place, decide, words=bool(message or roles)))
 
 
-async def _check_files(client: Client, place: Place, request: str) -> None:
-    """Whether the files of a request are as they were, where the application says where they are.
+async def _unseen(client: Client, place: Place, request: str) -> str:
+    """Why nobody can look here whether the files of a request have changed; empty if they have not.
 
     Raises:
         Refused: one has changed since the request was made.
@@ -95,14 +101,21 @@ async def _check_files(client: Client, place: Place, request: str) -> None:
     state = await load(client.store, run)
     call = next((c for c in state.calls.values() if c.approval == n and c.files), None)
     if call is None or state.decided.get(n):
-        return
-    runtime = open_app(place)
+        return ""
+    if not place.has_app:
+        return ", where no application is named (--app module:name)"
     try:
-        if state.agent in runtime.host.agents:
-            await check_unchanged(runtime.host.workspaces, state, request, call)
+        runtime = open_app(place)
+    except ConfigError as error:
+        return f" ({error})"
+    try:
+        if state.agent not in runtime.host.agents:
+            return f", where the application has no agent {visible_line(state.agent, 60)}"
+        await check_unchanged(runtime.host.workspaces, state, request, call)
     finally:
         if runtime.store is not client.store:
             await runtime.close_async()
+    return ""
 
 
 def deny(
@@ -115,7 +128,7 @@ def deny(
     app: options.App = "",
 ) -> None:
     """Refuse calls that wait for approval; the model reads why."""
-    actor, place = options.who(by), locate(store, app)
+    actor, place = options.who(by), locate(store, app, by)
 
     async def decide(client: Client) -> int:
         return await _each(
@@ -126,7 +139,7 @@ def deny(
             lambda r: client.deny(r, message, actor, roles=tuple(role or ())),
         )
 
-    raise typer.Exit(with_store(place, decide))
+    raise typer.Exit(with_store(place, decide, words=bool(message or role)))
 
 
 def answer(
@@ -140,7 +153,7 @@ def answer(
     app: options.App = "",
 ) -> None:
     """Answer a question of an agent."""
-    actor, place = options.who(by), locate(store, app)
+    actor, place = options.who(by), locate(store, app, by)
     given = sys.stdin.read().strip() if text == "-" else text
 
     async def decide(client: Client) -> int:
@@ -176,7 +189,7 @@ def resolve(  # noqa: PLR0913 - one parameter for each option of the command
     if result is not None and verdict != "happened":
         raise ConfigError("--result", "there is no result of what did not happen", "Leave it out")
     raw = ev.EMPTY if result is None else msgspec.Raw(msgspec.json.encode(result))
-    actor, place = options.who(by), locate(store, app)
+    actor, place = options.who(by), locate(store, app, by)
 
     async def decide(client: Client) -> int:
         return await _each(
@@ -187,7 +200,7 @@ def resolve(  # noqa: PLR0913 - one parameter for each option of the command
             lambda c: client.resolve(c, verdict, raw, evidence, actor),
         )
 
-    raise typer.Exit(with_store(place, decide))
+    raise typer.Exit(with_store(place, decide, words=bool(raw or evidence)))
 
 
 def _verdict(*, happened: bool, not_happened: bool, give_up: bool) -> Verdict:
@@ -213,7 +226,7 @@ def pause(
 
     What is in flight is waited for by whoever drives it.
     """
-    actor, place = options.who(by), locate(store, app)
+    actor, place = options.who(by), locate(store, app, by)
 
     async def decide(client: Client) -> int:
         done = await client.submit(run, cmd.Pause(reason=message), actor)
@@ -222,7 +235,7 @@ def pause(
         print_line(f"{said}: cairn resume {run}{hints.resume} goes on")
         return exits.DONE
 
-    raise typer.Exit(with_store(place, decide))
+    raise typer.Exit(with_store(place, decide, words=bool(message)))
 
 
 def cancel(
@@ -237,12 +250,10 @@ def cancel(
 
     What is in flight is stopped; runs that are over stay as they are, which exits with 1.
     """
-    actor, place = options.who(by), locate(store, app)
+    actor, place = options.who(by), locate(store, app, by)
 
     async def decide(client: Client) -> int:
-        from cairn.runtime import Runtime
-
-        result = await Runtime(client.store).cancel_async(run, message, by=actor)
+        result = await runtime_of(client).cancel_async(run, message, by=actor)
         if result.status != "cancelled":
             complain(f"run {run} is {result.status}; it was over before")
             return exits.REFUSED
@@ -251,7 +262,7 @@ def cancel(
             print_pending(item, hints_for(place, client.store))
         return exits.DONE
 
-    raise typer.Exit(with_store(place, decide))
+    raise typer.Exit(with_store(place, decide, words=bool(message)))
 
 
 # ---------------------------------------------------------------- what they share

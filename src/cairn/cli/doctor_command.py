@@ -10,11 +10,12 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.doctor_deployment import Finding, Level, deployment, servers
 from cairn.cli.drivers import ALL, NAMED, undriven
 from cairn.cli.hints import Hints, hints_for, is_found, shown_path
 from cairn.cli.paint import console, line, styled
@@ -31,7 +32,6 @@ from cairn.cli.plain import visible_line
 from cairn.cli.round_trip import listed_by, url_of, where_of, without_keys
 from cairn.cli.round_trip import round_trip as ask
 from cairn.core.lifecycle import ENDED, Status
-from cairn.core.messages import Record
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
 from cairn.errors import CairnError, ConfigError
@@ -49,16 +49,7 @@ LITTLE_DISK = 1 << 30
 NO_DISK = 50 << 20
 OLDEST_PYTHON = (3, 11)
 LIVE = tuple(sorted(s.value for s in set(Status) - ENDED))
-Level = Literal["ok", "note", "problem"]
 _MARKS: dict[Level, str] = {"ok": "completed", "note": "waiting", "problem": "failed"}
-
-
-class Finding(Record):
-    """One thing that was looked at."""
-
-    level: Level
-    what: str
-    text: str
 
 
 def doctor(
@@ -75,9 +66,10 @@ def doctor(
 ) -> None:
     """Look whether all is well here.
 
-    Python, SQLite, the sandbox, the store and its disk, the application, its agents and their
-    models. No model is asked anything unless --round-trip or --model say so, as that costs a
-    little. Exits with 1 if something is wrong.
+    Python, SQLite, the sandbox, the store and its disk, the application with its workspace, policy
+    and secrets (by name), its agents, their models and servers of tools, which are reached. No
+    model is asked anything unless --round-trip or --model say so, as that costs a little. Exits
+    with 1 if something is wrong.
     """
     place = locate(store, app)
     named = find_model(model) if model else None
@@ -174,7 +166,7 @@ def _store(place: Place) -> Iterator[Finding]:
     async def look(client: Client) -> list[Finding]:
         return await _runs(client, hints_for(place, client.store))
 
-    yield from _file(file, source, lambda: with_store(there, look))
+    yield from _file(file, source, lambda: with_store(there, look, words=False))
 
 
 def _own_store(place: Place, runtime: Runtime) -> Iterator[Finding]:
@@ -313,6 +305,8 @@ def _agents(place: Place, runtime: Runtime, round_trip: bool) -> Iterator[Findin
     yield Finding(level="ok", what="app", text=place.app or place.settings.app)
     if not runtime.host.agents:
         yield Finding(level="problem", what="agents", text="the runtime has none")
+    yield from deployment(runtime)
+    yield from servers(runtime)
     models: dict[tuple[str, str, type], Model] = {}
     for agent in sorted(runtime.host.agents):
         yield _agent(runtime, agent, models)
@@ -321,6 +315,7 @@ def _agents(place: Place, runtime: Runtime, round_trip: bool) -> Iterator[Findin
     if not round_trip and any(not isinstance(each, Scripted) for each in models.values()):
         text = "none was asked anything, as that costs a little: --round-trip asks each for a word"
         yield Finding(level="note", what="models", text=text)
+    runtime.portal.call(runtime.host.close())
     runtime.portal.call(runtime.store.close())
     runtime.portal.close()
 
@@ -328,14 +323,15 @@ def _agents(place: Place, runtime: Runtime, round_trip: bool) -> Iterator[Findin
 def _agent(runtime: Runtime, name: str, models: dict[tuple[str, str, type], Model]) -> Finding:
     """How an agent stands; its models are added to those that were seen."""
     try:
-        crew = runtime.host.crew(name)
+        crew = runtime.host.working(name)
     except CairnError as error:
         return Finding(level="problem", what=f"agent {name}", text=without_keys(str(error)))
     for model in crew.models:
         models.setdefault((model.name, where_of(model), type(model)), model)
     named = ", ".join(model.name for model in crew.models)
     tools = ", ".join(f"{t.name} ({t.effect})" for t in crew.rules.tools.values())
-    text = f"model {named}; tools: {visible_line(tools, 400) or 'none'}"
+    counted = f"{len(crew.rules.tools)} tools: {visible_line(tools, 400)}" if tools else "no tools"
+    text = f"model {named}; {counted}"
     return Finding(level="ok", what=f"agent {name}", text=text)
 
 

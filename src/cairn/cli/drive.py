@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cairn.cli import exits
 from cairn.cli.drivers import aside, undriven
 from cairn.cli.hints import Hints, hints_for
@@ -37,6 +39,7 @@ class Shown(Record):
         quiet: The result only.
         by: Who presses Ctrl-C.
         only: Beginnings of the names of events that are shown; an empty one means all.
+        left: Whether nothing is driven because that was said, and not for want of an application.
     """
 
     place: Place
@@ -44,6 +47,7 @@ class Shown(Record):
     quiet: bool = False
     by: str = ""
     only: tuple[str, ...] = ("",)
+    left: bool = False
 
 
 async def drive_shown(runtime: Runtime, run: str, source: Source, shown: Shown) -> Run:
@@ -130,7 +134,10 @@ async def leave_to_others(store: Store, run: str, shown: Shown) -> int:
     now = SystemClock().now_us()
     if not shown.json:
         print_line(f"run {run} is {info.status}{aside(info, now)}")
-    complain(_who_goes_on(info, now, hints_for(shown.place, store)))
+    hints = hints_for(shown.place, store)
+    if shown.left and shown.place.has_app:
+        hints = msgspec.structs.replace(hints, elsewhere=hints.drive)
+    complain(_who_goes_on(info, now, hints))
     return exits.LEFT
 
 

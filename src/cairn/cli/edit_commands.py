@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.approval_form import unchecked
 from cairn.cli.decide_commands import say_who_goes_on
 from cairn.cli.drive import Shown, drive_to_report, leave_to_others
-from cairn.cli.place import Place, locate, open_app, with_store
+from cairn.cli.place import Place, locate, open_app, runtime_of, with_app, with_store
 from cairn.cli.plain import visible_line
-from cairn.cli.say import print_line
+from cairn.cli.say import complain, print_line
 from cairn.core.forks import Effect, effects_after
 from cairn.engine.client import Client
 from cairn.engine.given import Edits, check_seq, commands_of
@@ -65,29 +65,22 @@ def edit(
     edits = _edits(call, arguments, plan, message)
     if not edits:
         raise ConfigError("edit", "nothing is changed", "Pass --call, --plan or --message")
-    actor, place = options.who(by), locate(store, app)
+    actor, place = options.who(by), locate(store, app, by)
     if place.has_app and edits.get("arguments"):  # who knows the tools can say what fits
-        raise typer.Exit(asyncio.run(_edit_with(open_app(place), place, run, edits, actor)))
+        raise typer.Exit(with_app(place, lambda found: _edit(found, place, run, edits, actor)))
 
     async def change(client: Client) -> int:
-        from cairn.runtime import Runtime
-
-        return await _edit(Runtime(client.store), place, run, edits, actor)
+        return await _edit(runtime_of(client), place, run, edits, actor)
 
     raise typer.Exit(with_store(place, change))
 
 
-async def _edit_with(runtime: Runtime, place: Place, run: str, edits: Edits, actor: str) -> int:
-    try:
-        return await _edit(runtime, place, run, edits, actor)
-    finally:
-        await runtime.close_async()
-
-
 async def _edit(runtime: Runtime, place: Place, run: str, edits: Edits, actor: str) -> int:
     for call, given in edits.get("arguments", {}).items():
-        await runtime.edit_async(run, call=call, arguments=given, by=actor)
+        edited = await runtime.edit_async(run, call=call, arguments=given, by=actor)
         print_line(f"edited {run}/{call}: the arguments are {visible_line(str(given), 200)}")
+        if edited.note:
+            complain(unchecked(edited.note, place))
     if (plan := edits.get("plan")) is not None:
         await runtime.edit_async(run, plan=plan, by=actor)
         print_line(f"edited {run}: the plan")
@@ -128,8 +121,8 @@ def fork(  # noqa: PLR0913 - one parameter for each option of the command
     an application that knows its agent the new run is made, but not driven: the exit code is 5.
     """
     edits = _edits(call, arguments, plan, message)
-    place, actor = locate(store, app), options.who(by)
-    shown = Shown(place=place, json=json, quiet=quiet, by=actor)
+    place, actor = locate(store, app, by), options.who(by)
+    shown = Shown(place=place, json=json, quiet=quiet, by=actor, left=not drive)
 
     async def prepare(client: Client) -> str:
         info = await client.store.info(run)
@@ -154,7 +147,7 @@ def fork(  # noqa: PLR0913 - one parameter for each option of the command
     async def hand_over(client: Client) -> int:
         return await leave_to_others(client.store, await prepare(client), shown)
 
-    raise typer.Exit(with_store(place, hand_over))
+    raise typer.Exit(with_store(place, hand_over, words=bool(edits or id)))
 
 
 # ---------------------------------------------------------------- what they share

@@ -30,6 +30,7 @@ from cairn.cli import (
     sessions_command,
     skills_command,
     takeover_command,
+    workspace_command,
 )
 from cairn.cli.say import complain
 from cairn.errors import CairnError
@@ -117,5 +118,6 @@ for _group, _name in (
     (mcp_command.app, "mcp"),
     (sessions_command.sessions, "sessions"),
     (skills_command.app, "skills"),
+    (workspace_command.workspace, "workspace"),
 ):
     app.add_typer(_group, name=_name)

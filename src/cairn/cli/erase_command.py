@@ -12,13 +12,15 @@ import msgspec
 import typer
 
 from cairn.cli import exits, options
-from cairn.cli.place import Place, is_missing, locate, open_app, open_existing, store_file
+from cairn.cli.place import Place, locate, open_runtime
 from cairn.cli.plain import count, day, json_line, visible_line
 from cairn.cli.say import complain, print_line, write
 from cairn.core.erasing import Erasure, Holdings
+from cairn.core.erasing import whose as hash_of
+from cairn.core.events import PrincipalErased
 from cairn.core.messages import Principal
+from cairn.engine.given import principal_of
 from cairn.errors import ConfigError
-from cairn.governance.secrets import of_environment
 
 if TYPE_CHECKING:
     from cairn.runtime import Runtime
@@ -43,6 +45,10 @@ def erase(  # noqa: PLR0913 - one parameter for each option of the command
     force: Annotated[
         bool, typer.Option("--force", help="Cancel their runs that are not over.")
     ] = False,
+    shared: Annotated[
+        bool,
+        typer.Option("--shared", help="Erase shared sessions too in which they wrote, whole."),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
     message: Annotated[
         str, typer.Option("-m", "--message", help="Why; kept. It should not name them.")
@@ -51,27 +57,36 @@ def erase(  # noqa: PLR0913 - one parameter for each option of the command
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Erase everything about a principal, down to the bytes of the file.
+    """Erase everything about a principal, down to the bytes.
 
     All their runs whole, with forks, retries, sessions, messages and inbox entries; facts, with
     index and vectors; grants made for them; counters of budgets under their name. Ids, agents,
     status, times and sums of runs stay, and the hashes of what was said, so that `cairn verify`
     still tells erased from altered. Shows what will go, and asks. Workspaces go with --app, or
     where an application is configured: only it knows where they are. Backups are yours to remove.
+    What they wrote in runs of others is left, and named. Exits with 1 if nothing is kept of them.
     """
-    whose = Principal(id=principal, tenant=tenant)
+    whose = principal_of(Principal(id=principal, tenant=tenant))
     actor = options.who(by)
-    place = locate(store, app)
+    place = locate(store, app, by)
 
     async def work(runtime: Runtime) -> int:
         held = await runtime.holdings_async(whose)
-        _show(whose, held, workspaces=runtime.host.workspaces is not None)
+        talks = await runtime.shared_sessions_async(whose)
+        if not (held.elsewhere or _anything(held) or await _erased_before(runtime, whose)):
+            complain(f"nothing is kept of {_called(whose)}; ids of principals are case-sensitive")
+            return exits.REFUSED
+        _show(whose, held, talks, workspaces=_where(runtime, place))
+        await runtime.check_erasable_async(whose, force=force, shared=shared)
         if export:
-            print_line(f"wrote {count(await _write(runtime, whose, export), 'line')} to {export}")
+            lines = await _write(runtime, whose, export, "--export")
+            print_line(f"wrote {count(lines, 'line')} to {export}")
         if not yes and not typer.confirm("Erase all of it for good?", default=False):
             complain("nothing was erased")
             return exits.REFUSED
-        erased = await runtime.erase_async(whose, force=force, by=actor, reason=message)
+        erased = await runtime.erase_async(
+            whose, force=force, shared=shared, by=actor, reason=message
+        )
         return _tell(erased)
 
     raise typer.Exit(with_runtime(place, work))
@@ -82,9 +97,14 @@ def export_principal(place: Place, whose: Principal, out: str, *, force: bool) -
     if out and force and Path(out).is_file():
         Path(out).unlink()
 
+    whose = principal_of(whose)
+
     async def work(runtime: Runtime) -> None:
+        held = await runtime.holdings_async(whose)
+        if not (held.elsewhere or _anything(held)):
+            complain(f"nothing is kept of {_called(whose)}")
         if out:
-            print_line(f"wrote {count(await _write(runtime, whose, out), 'line')} to {out}")
+            print_line(f"wrote {count(await _write(runtime, whose, out, '-o'), 'line')} to {out}")
             return
         for line in await runtime.export_principal_async(whose):
             write(json_line(msgspec.Raw(line.encode())))
@@ -96,28 +116,21 @@ def with_runtime(place: Place, work: Callable[[Runtime], Coroutine[Any, Any, T]]
     """What `work` does with the application's runtime, or with one that knows only the store.
 
     Raises:
-        ConfigError: there is no such store.
+        ConfigError: as `open_runtime`.
     """
-    from cairn.runtime import Runtime
-
-    file = None if place.of_app else store_file(place.path)
-    if file is not None and is_missing(file):
-        raise ConfigError("--store", f"there is no store {file}", "Name another with --store")
-    if place.has_app:
-        runtime = open_app(place)
-    else:
-        runtime = Runtime(open_existing(place), secrets=of_environment())
+    runtime = open_runtime(place)
 
     async def whole() -> T:
         try:
-            return await work(runtime)
+            with runtime.host.secrets.scrubbed():
+                return await work(runtime)
         finally:
             await runtime.close_async()
 
     return asyncio.run(whole())
 
 
-async def _write(runtime: Runtime, whose: Principal, file: str) -> int:
+async def _write(runtime: Runtime, whose: Principal, file: str, option: str) -> int:
     """Write the export to a new file that only its owner reads; how many lines."""
     lines = await runtime.export_principal_async(whose)
     try:
@@ -127,16 +140,42 @@ async def _write(runtime: Runtime, whose: Principal, file: str) -> int:
             out.flush()
             os.fsync(out.fileno())  # what it holds is about to be gone elsewhere
     except FileExistsError:
-        raise ConfigError("--export", f"{file} exists", "Name another file") from None
+        fix = "Name another file, or pass --force" if option == "-o" else "Name another file"
+        raise ConfigError(option, f"{file} exists", fix) from None
     except OSError as error:
         problem = f"{file} cannot be written: {error.strerror}"
-        raise ConfigError("--export", problem, "Name another file") from error
+        raise ConfigError(option, problem, "Name another file") from error
     return len(lines)
 
 
-def _show(whose: Principal, held: Holdings, *, workspaces: bool) -> None:
+def _called(whose: Principal) -> str:
+    return visible_line(f"{whose.id} of {whose.tenant}" if whose.tenant else whose.id)
+
+
+def _anything(held: Holdings) -> bool:
+    """Whether there is anything that an erasing would take."""
+    return bool(held.runs or held.sessions or held.facts or held.grants or held.notes)
+
+
+async def _erased_before(runtime: Runtime, whose: Principal) -> bool:
+    """Whether they were erased once: to do it again writes the file anew."""
+    records = [e.event for e in await runtime.trace_async("store")]
+    return any(
+        e.whose == hash_of(whose, bytes.fromhex(e.salt))
+        for e in records
+        if isinstance(e, PrincipalErased)
+    )
+
+
+def _where(runtime: Runtime, place: Place) -> str:
+    """Why workspaces stay; empty if they go, or there are none."""
+    if runtime.host.workspaces is not None or place.has_app:
+        return ""
+    return "workspaces, if there are any, stay: no application says where they are"
+
+
+def _show(whose: Principal, held: Holdings, talks: list[str], *, workspaces: str) -> None:
     """What will be erased."""
-    of = f"{whose.id} of {whose.tenant}" if whose.tenant else whose.id
     parts = (
         count(len(held.runs), "run"),
         count(sum(info.head - info.parent_at for info in held.runs), "event"),
@@ -144,7 +183,7 @@ def _show(whose: Principal, held: Holdings, *, workspaces: bool) -> None:
         count(held.facts, "fact"),
         count(len(held.grants), "grant"),
     )
-    print_line(f"{visible_line(of)}: {', '.join(parts)}")
+    print_line(f"{_called(whose)}: {', '.join(parts)}")
     for info in held.runs[:LISTED]:
         print_line(
             f"  {info.run}  {visible_line(info.agent)}  {info.status}  {day(info.updated_at)}"
@@ -155,8 +194,10 @@ def _show(whose: Principal, held: Holdings, *, workspaces: bool) -> None:
         print_line(f"  sessions: {visible_line(', '.join(held.sessions))}")
     if held.live:
         print_line(f"  not over: {visible_line(', '.join(held.live))}")
-    if held.runs and not workspaces:
-        print_line("  workspaces, if there are any, stay: no application says where they are")
+    for talk in talks[:LISTED]:
+        print_line(f"  shared session: {visible_line(talk)}")
+    if held.runs and workspaces:
+        print_line(f"  {workspaces}")
 
 
 def _tell(erased: Erasure) -> int:
@@ -168,6 +209,10 @@ def _tell(erased: Erasure) -> int:
         count(erased.grants, "grant"),
     )
     print_line(f"erased: {', '.join(parts)}")
+    for left in erased.stays[:LISTED]:
+        complain(f"stays: {visible_line(left)}")
+    if len(erased.stays) > LISTED:
+        complain(f"and {count(len(erased.stays) - LISTED, 'run')} more")
     if erased.budgets:
         complain(
             f"budgets that stand name them, and were left: {', '.join(erased.budgets)}. "

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cairn.cli import exits, options
-from cairn.cli.place import Place, locate, open_app, with_store
+from cairn.cli.outcome import print_json
+from cairn.cli.place import locate, with_app, with_store
 from cairn.cli.plain import visible_line
 from cairn.cli.say import complain, print_line
 from cairn.core.grants import Grant, described
 from cairn.core.views.words import span
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
-from cairn.engine.granting import grants_of, revoke_grant
+from cairn.engine.granting import grants_of, revoke_grant, uses_of
 from cairn.runtime.grants import GrantOptions
+
+if TYPE_CHECKING:
+    from cairn.runtime import Runtime
 
 grants = typer.Typer(
     no_args_is_help=True,
@@ -38,25 +42,28 @@ def list_grants(
 
     async def look(client: Client) -> int:
         now = SystemClock().now_us()
-        for grant in (await grants_of(client.store)).known.values():
-            if everything or grant.stands(now) == "live":
-                _print(grant, now, json=json)
+        known = (await grants_of(client.store)).known.values()
+        shown = [grant for grant in known if everything or grant.stands(now) == "live"]
+        counts, runs = Counter[int](), 0
+        if any(not grant.scope.uses for grant in shown):  # those that are not counted as used
+            counts, runs = await uses_of(client.store)
+        for grant in shown:
+            used = len(grant.users) if grant.scope.uses else counts[grant.n]
+            if json:
+                print_json({"stands": grant.stands(now), "used": used, **_fields(grant)})
+            else:
+                of = f" of {grant.scope.uses}" if grant.scope.uses else f" in the last {runs} runs"
+                _print(grant, now, f"used {used}{of}")
         return exits.DONE
 
-    raise typer.Exit(with_store(place, look))
+    raise typer.Exit(with_store(place, look, words=False))
 
 
-def _print(grant: Grant, now: int, *, json: bool) -> None:
-    if json:
-        from cairn.cli.outcome import print_json
-
-        print_json({"stands": grant.stands(now), **_fields(grant)})
-        return
+def _print(grant: Grant, now: int, used: str) -> None:
     scope = grant.scope
     until = f", for {span(scope.until - now)} more" if scope.until > now else ""
-    used = f", used {len(grant.users)} of {scope.uses}" if scope.uses else ""
     by = f" by {grant.made_by}" if grant.made_by else ""
-    print_line(f"grant {grant.n}: {grant.stands(now)}{until}{used}, made{by}")
+    print_line(f"grant {grant.n}: {grant.stands(now)}{until}, {used}, made{by}")
     for line in described(scope):
         print_line(f"    {visible_line(line, WIDTH)}")
     if scope.reason:
@@ -114,22 +121,19 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
         "by": options.who(by),
         "roles": tuple(role or ()),
     }
-    raise typer.Exit(asyncio.run(_add(locate(store, app), tool, scope, yes=yes)))
+    place = locate(store, app, by)
+    raise typer.Exit(with_app(place, lambda runtime: _add(runtime, tool, scope, yes=yes)))
 
 
-async def _add(place: Place, tool: str, scope: GrantOptions, *, yes: bool) -> int:
-    runtime = open_app(place)
-    try:
-        shown = await runtime.show_grant_async(tool, **scope)
-        for line in str(shown).splitlines():
-            print_line(visible_line(line, WIDTH))
-        if not yes and not typer.confirm("Grant this?", default=False):
-            complain("nothing was granted")
-            return exits.REFUSED
-        print_line(f"granted: grant {await runtime.grant_async(tool, **scope)}")
-        return exits.DONE
-    finally:
-        await runtime.close_async()
+async def _add(runtime: Runtime, tool: str, scope: GrantOptions, *, yes: bool) -> int:
+    shown = await runtime.show_grant_async(tool, **scope)
+    for line in str(shown).splitlines():
+        print_line(visible_line(line, WIDTH))
+    if not yes and not typer.confirm("Grant this?", default=False):
+        complain("nothing was granted")
+        return exits.REFUSED
+    print_line(f"granted: grant {await runtime.grant_async(tool, **scope)}")
+    return exits.DONE
 
 
 @grants.command("revoke")
@@ -142,12 +146,13 @@ def revoke(
     app: options.App = "",
 ) -> None:
     """Let grants answer nothing any more, in no process."""
-    actor, place = options.who(by), locate(store, app)
+    actor, place = options.who(by), locate(store, app, by)
 
     async def end(client: Client) -> int:
+        reason = client.secrets.anyones().text(message)
         for n in numbers:
-            ended = await revoke_grant(client.store, SystemClock(), n, message, actor)
+            ended = await revoke_grant(client.store, SystemClock(), n, reason, actor)
             print_line(f"grant {n} " + ("is revoked" if ended else "had ended before"))
         return exits.DONE
 
-    raise typer.Exit(with_store(place, end))
+    raise typer.Exit(with_store(place, end, words=bool(message)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cairn.cli.place import Place, file_of, is_missing, open_app, store_file
+from cairn.cli.place import BY_STORE, Place, file_of, is_missing, open_app, store_file
 from cairn.errors import ConfigError
 from cairn.store import inspect_store
 
@@ -20,7 +20,7 @@ def inspector(place: Place) -> Inspector:
     """
     path = place.path
     if place.of_app:
-        with open_app(place) as runtime:
+        with open_app(place, BY_STORE) as runtime:
             path = file_of(runtime.store) or ":memory:"
     file = store_file(path)
     if file is None:

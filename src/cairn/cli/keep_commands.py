@@ -73,7 +73,7 @@ def export(
         with inspector(place) as look:
             lines: list[dict[str, Any]] = [msgspec.structs.asdict(mark) for mark in look.heads()]
     else:
-        lines = with_store(place, lambda client: _export(client.store, run))
+        lines = with_store(place, lambda client: _export(client.store, run), words=False)
     if not out:
         for item in lines:
             write(json_line(item))
@@ -220,7 +220,9 @@ def prune(
     """
     age_us = options.seconds_of(older_than, "--older-than") * 1_000_000
     before = SystemClock().now_us() - age_us
-    gone = with_store(locate(store, app), lambda client: client.store.prune(before, dry_run))
+    gone = with_store(
+        locate(store, app), lambda client: client.store.prune(before, dry_run), words=False
+    )
     for name in gone:
         print_line(name)
     print_line(f"{'to be removed' if dry_run else 'removed'}: {count(len(gone), 'run')}")
@@ -235,5 +237,5 @@ def backup(
     """Copy the whole store into one file, while it may be in use."""
     if Path(file).exists():
         raise ConfigError("FILE", f"{file} exists", "Choose a new name for the copy")
-    with_store(locate(store, app), lambda client: client.store.backup(file))
+    with_store(locate(store, app), lambda client: client.store.backup(file), words=False)
     print_line(f"copied to {file}")

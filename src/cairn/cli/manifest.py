@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 from rich.table import Table
 
 from cairn.cli.paint import console
-from cairn.cli.plain import visible
+from cairn.cli.plain import json_line, visible
 from cairn.cli.say import print_line, write
 from cairn.core.views import Manifest
 
@@ -16,7 +15,7 @@ HEADS = ("", "block", "source", "place", "tokens", "hash", "why")
 def print_manifest(found: Manifest, *, json: bool) -> None:
     """Print it, for people or as one JSON object."""
     if json:
-        write(msgspec.json.encode(found).decode())
+        write(json_line(found))
         return
     what = "" if found.purpose == "turn" else f" to {visible(found.purpose)}"
     print_line(f"step {found.step}, event {found.seq}: a request to {visible(found.model)}{what}")
@@ -35,7 +34,7 @@ def print_manifest(found: Manifest, *, json: bool) -> None:
         )
     console(table=True).print(table)
     offered = f"tools {found.tools}" if found.tools else "no tools"
-    print_line(
-        f"about {found.tokens:,} tokens beside the tools; {offered}; "
-        f"{found.unchanged:.1%} of the request before stands unchanged at its beginning"
-    )
+    cached = "no request before it to compare it with"
+    if found.before:
+        cached = f"{found.unchanged:.1%} of the request before stands unchanged at its beginning"
+    print_line(f"about {found.tokens:,} tokens beside the tools; {offered}; {cached}")

@@ -22,6 +22,7 @@ from cairn.cli.say import complain, print_line
 from cairn.core.messages import Principal
 from cairn.errors import ConfigError, NotDone
 from cairn.mcp import McpServer
+from cairn.mcp.shelf import Listed
 
 if TYPE_CHECKING:
     from cairn.runtime import Runtime
@@ -126,7 +127,7 @@ def tools(
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """List the tools of MCP servers, with the effect each is treated as.
+    """List the tools that MCP servers bring, with the effect each is treated as.
 
     Servers are started and asked for their lists; no tool is called. The hash changes with
     anything a server says of a tool: ToolOptions(schema=…) holds a declaration to it. What the
@@ -161,9 +162,27 @@ async def _show(servers: list[McpServer], *, json: bool) -> bool:
     return fine
 
 
+def _ours(server: McpServer) -> list[Listed]:
+    """The tools an agent gets that the server did not name: reading its resources."""
+    named = {each.name for each in server.listed}
+    return [
+        Listed(
+            tool=tool.name.removeprefix(server.prefix),
+            name=tool.name,
+            effect=tool.spec.effect,
+            recovery=tool.spec.recovery,
+            why="the server has resources",
+            description=tool.schema.description,
+        )
+        for tool in server.tools()
+        if tool.name not in named
+    ]
+
+
 def _print(server: McpServer, *, json: bool) -> None:
+    listed = [*server.listed, *_ours(server)]
     if json:
-        for each in server.listed:
+        for each in listed:
             print_json({"server": server.name, **msgspec.structs.asdict(each)})
         return
     from rich.table import Table
@@ -173,7 +192,7 @@ def _print(server: McpServer, *, json: bool) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("tool", "effect", "why", "hash", "the server says"):
         table.add_column(title, overflow="fold")
-    for each in server.listed:
+    for each in listed:
         name = each.name or visible_line(each.tool, 80)
         why = f"left out: {each.refused}" if each.refused else each.why
         effect = "" if each.refused else f"{each.effect}, {each.recovery}"

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
 from cairn.cli import exits, options
-from cairn.cli.place import locate, with_store
+from cairn.cli.place import Place, locate, with_store
 from cairn.cli.plain import count, day, visible_line
 from cairn.cli.say import complain, print_line, write
-from cairn.core.messages import Principal, clean
+from cairn.core.messages import Principal
+from cairn.core.names import listed
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, Refused
 from cairn.memory.desk import DAY_US
 from cairn.memory.facts import (
     TRUSTS,
@@ -25,12 +26,17 @@ from cairn.memory.facts import (
     NewFact,
     Scope,
     Trust,
+    checked_tags,
     export_line,
     fact_number,
+    typed,
     user_scope,
 )
 from cairn.memory.port import Memory
 from cairn.memory.rules import DEFAULT_RULES
+
+if TYPE_CHECKING:
+    from cairn.runtime import Runtime
 
 memory = typer.Typer(
     no_args_is_help=True,
@@ -53,13 +59,20 @@ Why = Annotated[str, typer.Option("-m", "--message", help="Why; kept.")]
 
 
 def _with_memory(store: str, app: str, work: Work) -> int:
+    """Only looks."""
+    return _writing(locate(store, app), work, words=False)
+
+
+def _writing(
+    place: Place, work: Work, *, words: bool, first: Callable[[Runtime | None], None] | None = None
+) -> int:
     async def whole(client: Client) -> int:
         found = DEFAULT_RULES.on(client.store)
         if found is None:
             raise ConfigError("--store", "this store keeps no facts", "Name a store's file")
         return await work(found, client)
 
-    return with_store(locate(store, app), whole)
+    return with_store(place, whole, words=words, first=first)
 
 
 def _now() -> int:
@@ -75,6 +88,33 @@ def _scope(principal: str, tenant: str, project: str, agent: str) -> Scope | Non
     if agent:
         return Scope(kind="agent", name=agent, tenant=tenant)
     return user_scope(Principal(id=principal, tenant=tenant)) if principal else None
+
+
+def _check_shared(scope: Scope, principal: str) -> Callable[[Runtime | None], None]:
+    """Refuses a scope that the application does not share: what is kept there reaches no run."""
+
+    def check(runtime: Runtime | None) -> None:
+        if scope.kind == "user":
+            return
+        if runtime is None:
+            complain(
+                f"no application was named, so nobody knows whether its runs share facts of the "
+                f"{scope.kind} {scope.name}: where MemoryRules do not name it, no run reads this"
+            )
+            return
+        rules = runtime.host.memory_rules
+        whose = Principal(id=principal, tenant=scope.tenant)
+        shared = rules.scopes(whose, scope.name if scope.kind == "agent" else "")
+        if shared.get(scope.kind) == scope:
+            return
+        names = rules.agents if scope.kind == "agent" else ()
+        if scope.kind == "project" and "project" in shared:
+            names = (shared["project"].name,)
+        fix = f"It shares those of {listed(names)}" if names else "It shares none of that kind"
+        problem = f"the application shares no facts of the {scope.kind} {scope.name!r}"
+        raise ConfigError(f"--{scope.kind}", problem, fix)
+
+    return check
 
 
 # ---------------------------------------------------------------- looking
@@ -234,7 +274,11 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Have a fact remembered that you vouch for."""
+    """Have a fact remembered that you vouch for.
+
+    A project or an agent whose facts the application does not share is refused. What looks like a
+    key is kept nowhere, so a text that holds one is refused too.
+    """
     scope = _scope(principal, tenant, project, agent)
     if scope is None:
         raise ConfigError("--principal", "it is empty", "Say for whom the fact is kept")
@@ -243,21 +287,25 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
 
     async def keep(found: Memory, client: Client) -> int:
         now, redact = _now(), client.secrets.anyones().text
+        whose = {"--principal": principal, "--tenant": tenant}
+        whose |= {"--project": project, "--agent": agent}
+        client.check_names(None, **whose)
         new = NewFact(
-            text=redact(clean(text)),
+            text=typed(text, redact, "TEXT"),
             scope=scope,
             principal=principal,
             trust="owner",
             expires_at=now + seconds * (DAY_US // 86_400) if seconds else 0,
             supersedes=fact_number(supersedes) if supersedes else 0,
-            tags=tuple(redact(clean(tag)) for tag in tags or ()),
+            tags=checked_tags(tags or (), redact, "--tag"),
         )
         kept = await found.keep(new, "", now, actor)
         how = "waits for a review: " + kept.why if kept.state == "waiting" else "is remembered"
         print_line(f"m{kept.n} {'was known already' if kept.known else how}")
         return exits.DONE
 
-    raise typer.Exit(_with_memory(store, app, keep))
+    first = _check_shared(scope, principal)
+    raise typer.Exit(_writing(locate(store, app, by), keep, words=True, first=first))
 
 
 @memory.command("review")
@@ -283,17 +331,22 @@ def review(  # noqa: PLR0913 - one parameter for each option of the command
     A fact that may come from untrusted content counts only after this, and nothing else makes it
     trusted. Accepting one that is remembered already raises its trust.
     """
-    if facts and accept is reject:
+    if accept and reject:
+        raise ConfigError("--reject", "--accept is given as well", "Give one of them")
+    if facts and not (accept or reject):
         raise ConfigError("--accept", "say what becomes of them", "Give --accept or --reject")
     if not facts and (accept or reject):
         raise ConfigError("FACT", "no fact is named", "Name facts, as m7")
-    numbers, actor = [fact_number(each) for each in facts or ()], options.who(by)
+    numbers, actor = _numbers(facts or ()), options.who(by)
     verdict: Literal["accepted", "rejected"] = "accepted" if accept else "rejected"
 
     async def decide(found: Memory, client: Client) -> int:
         reason = client.secrets.anyones().text(message)
+        level: Trust = _trust(trust)
         for n in numbers:
-            level: Trust = _trust(trust)
+            if (await found.get(n)).state == "superseded":
+                raise Refused(f"m{n} was replaced: nothing is left to review. Nothing was done")
+        for n in numbers:
             await found.review(n, verdict, _now(), actor=actor, trust=level, reason=reason)
             print_line(f"m{n} is {verdict}")
         if not numbers:
@@ -301,7 +354,12 @@ def review(  # noqa: PLR0913 - one parameter for each option of the command
                 _print(fact, json=json)
         return exits.DONE
 
-    raise typer.Exit(_with_memory(store, app, decide))
+    raise typer.Exit(_writing(locate(store, app, by), decide, words=bool(message)))
+
+
+def _numbers(facts: Sequence[str]) -> list[int]:
+    """The facts that are named, each once."""
+    return list(dict.fromkeys(fact_number(each) for each in facts))
 
 
 def _trust(text: str) -> Trust:
@@ -320,17 +378,26 @@ def forget(
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Remove facts for good, and the older ones that they had replaced."""
-    numbers, actor = [fact_number(each) for each in facts], options.who(by)
+    """Remove facts for good, and the older ones that they had replaced.
+
+    All of them or, if one is not there, none.
+    """
+    numbers, actor = _numbers(facts), options.who(by)
 
     async def remove(found: Memory, client: Client) -> int:
         reason = client.secrets.anyones().text(message)
         for n in numbers:
+            await found.get(n)
+        removed: set[int] = set()
+        for n in numbers:
+            if n in removed:
+                continue
             gone = await found.forget(n, _now(), actor=actor, reason=reason)
+            removed.update(gone)
             print_line(f"forgotten: {', '.join(f'm{each}' for each in gone)}")
         return exits.DONE
 
-    raise typer.Exit(_with_memory(store, app, remove))
+    raise typer.Exit(_writing(locate(store, app, by), remove, words=bool(message)))
 
 
 @memory.command("erase")
@@ -368,4 +435,4 @@ def erase(
             return exits.REFUSED
         return exits.DONE
 
-    raise typer.Exit(_with_memory(store, app, remove))
+    raise typer.Exit(_writing(locate(store, app, by), remove, words=bool(message)))

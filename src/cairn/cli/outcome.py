@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +24,7 @@ from cairn.cli.shown import facts
 from cairn.core.lifecycle import ENDED
 from cairn.core.messages import parse_object
 from cairn.core.requests import Request
+from cairn.core.terms import ApprovalTerms
 from cairn.engine.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -70,6 +72,11 @@ def print_pending(item: Request, hints: Hints) -> None:
         out.print(f"    {shown}", soft_wrap=True)
     for fact in facts(item):
         out.print(f"    {fact}", soft_wrap=True)
+    if _is_over(item):
+        run = item.id.rpartition("/")[0]
+        out.print("    it has expired: nobody can decide it any more", soft_wrap=True)
+        out.print(f"    cairn resume {run}{hints.resume}", soft_wrap=True)
+        return
     for command in commands(item):
         out.print(f"    {command}{hints.decide}", soft_wrap=True)
 
@@ -100,7 +107,8 @@ def commands(item: Request) -> list[str]:
     """How to decide it from a shell, where the store is found by itself."""
     match item.kind:
         case "approval":
-            return [f"cairn approve {item.id}", f"cairn deny {item.id} -m REASON"]
+            who = _as_whom(item.terms)
+            return [f"cairn approve {item.id}{who}", f"cairn deny {item.id}{who} -m REASON"]
         case "input":
             return [f"cairn answer {item.id} TEXT"]
         case "takeover" if not item.call:
@@ -113,6 +121,15 @@ def commands(item: Request) -> list[str]:
                 f"cairn resolve {item.id} --not-happened",
                 f"cairn resolve {item.id} --give-up",
             ]
+
+
+def _as_whom(terms: ApprovalTerms | None) -> str:
+    """The options by which a person says that the terms let them decide."""
+    if terms is None:
+        return ""
+    roles = (each[0] if len(each) == 1 else "ROLE" for each in terms.needed)
+    said = "".join(f" --role {shlex.quote(role)}" for role in roles)
+    return f"{said} --as NAME" if terms.other_person else said
 
 
 def next_step(run: Run, hints: Hints) -> str:
@@ -157,6 +174,11 @@ def pending_object(item: Request) -> dict[str, Any]:
 def _plain_output(output: Any) -> Any:
     dump = getattr(output, "model_dump", None)
     return dump(mode="json") if callable(dump) else output
+
+
+def _is_over(item: Request) -> bool:
+    """Whether it was asked too long ago, and nothing has gone on since."""
+    return 0 < item.expires_at <= SystemClock().now_us()
 
 
 def _until(item: Request) -> str:

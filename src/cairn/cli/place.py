@@ -14,7 +14,7 @@ from cairn.core.messages import Record
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
 from cairn.errors import ConfigError
-from cairn.governance.secrets import of_environment
+from cairn.governance.secrets import Secrets, of_environment
 from cairn.ports import Store
 from cairn.settings import Settings, find_settings
 from cairn.store import open_store
@@ -26,11 +26,12 @@ T = TypeVar("T")
 
 
 class Place(Record):
-    """What `--store` and `--app` said, over what the surroundings say."""
+    """What `--store`, `--app` and `--as` said, over what the surroundings say."""
 
     settings: Settings
     store: str = ""
     app: str = ""
+    by: str = ""
 
     @property
     def path(self) -> str:
@@ -50,37 +51,68 @@ class Place(Record):
         return bool(self.app or self.settings.app)
 
 
-def locate(store: str, app: str) -> Place:
-    """The place that the options and the surroundings name."""
-    return Place(settings=find_settings(Path.cwd(), os.environ), store=store, app=app)
+def locate(store: str, app: str, by: str = "") -> Place:
+    """The place that the options and the surroundings name, and who was named to act there."""
+    return Place(settings=find_settings(Path.cwd(), os.environ), store=store, app=app, by=str(by))
 
 
 # ---------------------------------------------------------------- the application
 
 
-def open_app(place: Place) -> Runtime:
+def open_app(place: Place, otherwise: str = "") -> Runtime:
     """The application's runtime, on the store that the place names, else on its own.
 
-    Raises:
-        ConfigError: none is named, or it cannot be loaded.
-    """
-    from cairn.cli.loading import load_app
+    It knows the secrets that `CAIRN_SECRETS` names beside its own.
 
+    Args:
+        place: Where the command works.
+        otherwise: What else there is to do where it cannot be loaded.
+
+    Raises:
+        ConfigError: none is named, or it cannot be loaded, or the name of who acts holds a secret.
+    """
     if not place.has_app:
         raise ConfigError(
             "--app",
             "this needs the application that knows the agent",
             "Pass --app module:name, set CAIRN_APP, or write [tool.cairn] app in pyproject.toml",
         )
+    own = of_environment()
+    runtime = _loaded(place, otherwise)
+    if own.names:
+        runtime.host.secrets = own | runtime.host.secrets
+        runtime.client.secrets = runtime.host.secrets
+    if not place.of_app:
+        _move(runtime, place.path)
+    try:
+        _check_actor(place, runtime.host.secrets)
+    except ConfigError:
+        _leave(runtime)
+        raise
+    return runtime
+
+
+def _loaded(place: Place, otherwise: str) -> Runtime:
+    from cairn.cli.loading import load_app
+
     settings = place.settings
     source = "--app" if place.app else settings.app_from
     folders = [Path.cwd()]
     if not place.app and settings.folder:
         folders.append(Path(settings.folder))
-    runtime = load_app(place.app or settings.app, source, folders)
-    if not place.of_app:
-        _move(runtime, place.path)
-    return runtime
+    try:
+        return load_app(place.app or settings.app, source, folders)
+    except ConfigError as error:
+        if not otherwise:
+            raise
+        said = str(error).removeprefix(f"{error.field}: ").removesuffix(f". {error.fix}")
+        raise ConfigError(error.field, said, f"{error.fix}. {otherwise}") from error
+
+
+def _check_actor(place: Place, secrets: Secrets) -> None:
+    """Refuse a name of who acts that holds a secret: it is kept as it is, and by every command."""
+    if secrets.anyones().found_in(place.by):
+        raise ConfigError("--as", "it holds a secret or what looks like a key", "Take another name")
 
 
 def file_of(store: Store) -> str:
@@ -96,15 +128,66 @@ def _move(runtime: Runtime, store: str) -> None:
     if file is not None and own and os.path.realpath(file) == os.path.realpath(own):
         return  # it is there already, with the options it was made with
     opened = open_store(store)
-    closing = threading.Thread(target=asyncio.run, args=(runtime.store.close(),))
-    closing.start()  # in a thread of its own: a command may have a loop running here
-    closing.join()
-    runtime.portal.close()
+    _leave(runtime)
     runtime.store = opened
     runtime.client = Client(opened, runtime.host.clock, runtime.host.secrets)
 
 
+def _leave(runtime: Runtime) -> None:
+    """Close the store of a runtime with which nothing was done yet."""
+    closing = threading.Thread(target=asyncio.run, args=(runtime.store.close(),))
+    closing.start()  # in a thread of its own: a command may have a loop running here
+    closing.join()
+    runtime.portal.close()
+
+
+def runtime_of(client: Client) -> Runtime:
+    """A runtime without agents, for verbs that need none: on a client's store, with its secrets."""
+    from cairn.runtime import Runtime
+
+    return Runtime(client.store, secrets=client.secrets)
+
+
+def open_runtime(place: Place) -> Runtime:
+    """The application's runtime where one is named, else one that knows the store alone.
+
+    Raises:
+        ConfigError: there is no such store, the application cannot be loaded, or the name of who
+            acts holds a secret.
+    """
+    _check_there(place)
+    if place.has_app:
+        return open_app(place, ONLY_IT_KNOWS)
+    secrets = of_environment()
+    _check_actor(place, secrets)
+    return runtime_of(Client(open_existing(place), SystemClock(), secrets))
+
+
+def with_app(place: Place, work: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
+    """What `work` does with the application's runtime; errors that come out of it say no secret.
+
+    Raises:
+        ConfigError: as `open_app`.
+    """
+
+    async def whole() -> T:
+        runtime = open_app(place)
+        try:
+            with runtime.host.secrets.scrubbed():
+                return await work(runtime)
+        finally:
+            await runtime.close_async()
+
+    return asyncio.run(whole())
+
+
 # ---------------------------------------------------------------- the store alone
+
+ONLY_IT_KNOWS = (
+    "Nothing was done: only the application knows which secrets must not be written. "
+    "To look, and to decide without -m and --as, --store PATH is enough"
+)
+BY_STORE = "Or name the store: with --store PATH this needs no application"
 
 
 def open_existing(place: Place) -> Store:
@@ -118,11 +201,16 @@ def open_existing(place: Place) -> Store:
         ConfigError: there is no such file, or the application cannot be loaded.
     """
     if place.of_app:
-        return open_app(place).store
-    file = store_file(place.path)
+        return open_app(place, BY_STORE).store
+    _check_there(place)
+    return open_store(place.path)
+
+
+def _check_there(place: Place) -> None:
+    """Refuse a named store that is not there. Raises `ConfigError`."""
+    file = None if place.of_app else store_file(place.path)
     if file is not None and is_missing(file):
         raise ConfigError("--store", f"there is no store {file}", "Name another with --store")
-    return open_store(place.path)
 
 
 def store_file(address: str) -> Path | None:
@@ -145,17 +233,46 @@ def is_missing(file: Path) -> bool:
         return False
 
 
-def with_store(place: Place, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-    """What `work` finds out or does with the store alone; needs no application."""
+def with_store(
+    place: Place,
+    work: Callable[[Client], Coroutine[Any, Any, T]],
+    *,
+    words: bool = True,
+    first: Callable[[Runtime | None], None] | None = None,
+) -> T:
+    """What `work` finds out or does with the store.
+
+    Args:
+        place: Where the command works.
+        work: Is given a client that takes the secrets which `CAIRN_SECRETS` names out of what it
+            writes, and those of the application where one is named.
+        words: Whether something that was typed may be written. Without any, also without the name
+            of who acts, an application is loaded only if the store is its own.
+        first: Looks at the application before anything is done, None where none was loaded; what
+            it raises ends the command.
+
+    Raises:
+        ConfigError: there is no such store, the application cannot be loaded, or the name of who
+            acts holds a secret.
+    """
 
     async def whole() -> T:
         try:
+            _check_actor(place, secrets)
+            if first is not None:
+                first(runtime)
             return await work(Client(store, SystemClock(), secrets))
         finally:
             await store.close()
 
-    secrets = of_environment()
+    _check_there(place)
+    runtime: Runtime | None = None
+    if place.has_app and (words or place.by or place.of_app):
+        typed = words or bool(place.by)
+        runtime = open_app(place, ONLY_IT_KNOWS if typed else BY_STORE)
+        store, secrets = runtime.store, runtime.host.secrets
+    else:
+        store, secrets = open_existing(place), of_environment()
     secrets.guard_logs()
-    store = open_existing(place)
     with secrets.scrubbed():
         return asyncio.run(whole())

@@ -29,6 +29,7 @@ from cairn.governance.arguments import KnownTool, argument_findings
 from cairn.governance.never import Finding, findings, unknown_names
 from cairn.governance.nodes import Fault
 from cairn.governance.policy_file import PolicyFile, PolicyFileError, read_policy_file
+from cairn.governance.rule_names import labels_of, unknown_labels
 from cairn.governance.tool_names import is_known
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A policy as YAML.")]
@@ -90,6 +91,7 @@ class Offer(Record, gc=True):
         left_out: Names of tools that servers have and that are not offered.
         failed: Why, for servers that could not be reached.
         unknown: Servers whose tools are not known.
+        labels: The labels of taint that may come into a run; None when that cannot be told.
     """
 
     tools: list[KnownTool]
@@ -97,6 +99,7 @@ class Offer(Record, gc=True):
     left_out: set[str]
     failed: dict[str, str]
     unknown: list[Any]
+    labels: frozenset[str] | None = None
 
     @property
     def names(self) -> dict[str, Any]:
@@ -118,12 +121,14 @@ def _ground(app: str, *, offline: bool) -> Offer:
     try:
         servers = servers_of(runtime)
         failed = {} if offline else runtime.portal.call(reach(servers))
+        labels, whole = labels_of(runtime.host.agents.values())
         return Offer(
             tools=tools_of(runtime),
             agents=list(runtime.host.agents),
             left_out=left_out(servers),
             failed={server.name: said for server, said in failed.items()},
             unknown=[server for server in servers if not is_known(server)],
+            labels=labels if whole else None,
         )
     finally:
         runtime.close()
@@ -136,6 +141,11 @@ def _found(read: PolicyFile, ground: Offer | None, *, whole: bool) -> list[Findi
     look = findings if whole else unknown_names
     found = look(read, ground.names, ground.agents, ground.beyond)
     found += argument_findings(read, ground.tools, ground.beyond)
+    if ground.labels is not None:
+        found += [
+            Finding(line=read.line(place), place=place, problem=f"{said}; {fix}", level="error")
+            for place, _, said, fix in unknown_labels(read.policy, ground.labels)
+        ]
     return sorted(found, key=lambda each: (each.line, each.place))
 
 

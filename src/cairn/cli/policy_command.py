@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -19,14 +19,15 @@ from cairn.cli.policy_check import File, check
 from cairn.cli.policy_tools import OfflineOption, reach_all, servers_of
 from cairn.cli.say import print_line
 from cairn.core.messages import Principal, Record, parse_object
+from cairn.core.names import nearest
 from cairn.core.policy import DEFAULTS, Intent, Opinion, Policy, Verdict, opinions, strictest
 from cairn.core.rules import Problem, ToolSpec
 from cairn.engine.given import check_call
 from cairn.engine.load import start_of
-from cairn.errors import ConfigError, UnknownRun
+from cairn.errors import ConfigError, UnknownAgent, UnknownRun
 from cairn.governance.backtest import WAS, Judged, backtest, counted
 from cairn.governance.policy_file import load_policy
-from cairn.governance.tool_names import could_offer
+from cairn.governance.tool_names import could_offer, is_known, meant
 from cairn.ports import RunFilter, Store
 
 if TYPE_CHECKING:
@@ -70,6 +71,20 @@ class Ground(Record, gc=True):
         if self.runtime is not None and not self.offline:
             what = f"Its tools are needed to judge calls of agent {agent!r}"
             await reach_all(servers_of(self.runtime, [agent]), what)
+
+    async def check_agent(self, agent: str) -> None:
+        """Refuse an agent that neither the application nor a run of the store knows.
+
+        Raises:
+            UnknownAgent: names what may have been meant.
+        """
+        known = list(self.runtime.host.agents) if self.runtime is not None else []
+        if not agent or agent in known or await self.store.runs(RunFilter(agent=agent, limit=1)):
+            return
+        known += [info.agent for info in await self.store.runs(RunFilter(limit=1_000))]
+        close = nearest(agent, sorted(set(known)))
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        raise UnknownAgent(f"neither a run here nor the application has agent {agent!r}{meant}")
 
     def specs(self, agent: str) -> Mapping[str, ToolSpec] | None:
         """The tools of an agent, None when it is not known here."""
@@ -150,6 +165,8 @@ def explain(  # noqa: PLR0913 - one parameter for each option of the command
         kind=kind,  # type: ignore[arg-type]  # it is one of KINDS
     )
     layers, problem = _asked(place, policy_file, intent, effect, offline=offline)
+    if not layers:
+        _no_verdict(f"{tool} {arguments}", problem, json=json)
     verdict = strictest(layers)
     if json:
         print_json({**_verdict(verdict), "problem": problem, "layers": _layers(layers)})
@@ -159,6 +176,27 @@ def explain(  # noqa: PLR0913 - one parameter for each option of the command
         print_line(f"  the call is invalid before it is judged: {problem}")
     _print_layers(layers)
     print_line(f"  so: {said(verdict)}")
+
+
+def _no_verdict(call: str, problem: str, *, json: bool) -> NoReturn:
+    """Nothing is concluded of a tool that is not there."""
+    if json:
+        print_json({"decision": "", "problem": problem, "layers": []})
+    else:
+        print_line(call)
+        print_line(f"  no verdict: {problem}")
+    raise typer.Exit(exits.REFUSED)
+
+
+def _no_tool(runtime: Runtime, agent: str, tool: str) -> str:
+    """That neither the agent nor, where none is named, any other has the tool."""
+    names = [agent] if agent else sorted(runtime.host.agents)
+    known = {name for each in names for name in runtime.host.crew(each).rules.tools}
+    if tool in known:
+        return ""
+    fix = meant(tool, sorted(known), servers_of(runtime, names))
+    said = f"agent {agent!r} has no tool {tool!r}" if agent else f"no agent has a tool {tool!r}"
+    return f"{said}. {fix}"
 
 
 def _asked(
@@ -172,16 +210,19 @@ def _asked(
         if runtime is not None and not agent and len(runtime.host.agents) == 1:
             (agent,) = runtime.host.agents
         spec = None
-        if runtime is not None and agent:
+        if runtime is not None:
+            servers = servers_of(runtime, [agent] if agent else None)
+            needed = [s for s in servers if could_offer(s, intent.tool)]
             if not offline:
-                needed = [s for s in servers_of(runtime, [agent]) if could_offer(s, intent.tool)]
                 what = f"So the tool {intent.tool!r} is not known"
                 runtime.portal.call(reach_all(needed, what))
+            problem = _no_tool(runtime, agent, intent.tool)
+            if problem and not effect and all(map(is_known, needed)):
+                return (), problem
+        if runtime is not None and agent:
             rules = runtime.host.crew(agent).rules
             deployed, own = deployed or rules.policy, rules.agent_policy
             spec = rules.tools.get(intent.tool)
-            if spec is None:
-                problem = f"agent {agent!r} has no tool {intent.tool!r}"
         if deployed is None:
             fix = "Pass --policy FILE, or --app and --agent"
             raise ConfigError("--policy", "no policy is known", fix)
@@ -251,6 +292,7 @@ def try_on_runs(  # noqa: PLR0913 - one parameter for each option of the command
     wanted = [name for each in runs or [ALL] for name in each.split(",") if name]
 
     async def whole(ground: Ground) -> tuple[list[str], list[Judged]]:
+        await ground.check_agent(agent)
         names = wanted
         if ALL in wanted:
             infos = await ground.store.runs(RunFilter(agent=agent, limit=limit))

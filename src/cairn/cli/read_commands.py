@@ -59,7 +59,7 @@ def runs(
     async def look(client: Client) -> tuple[list[RunInfo], Hints]:
         return await client.runs(where), hints_for(place, client.store)
 
-    found, hints = with_store(place, look)
+    found, hints = with_store(place, look, words=False)
     if json:
         for info in found[:limit]:
             print_json(msgspec.structs.asdict(info))
@@ -128,10 +128,16 @@ def trace(
     stands unchanged at its beginning.
     """
     if context is not None:
-        held = with_store(locate(store, app), lambda c: manifest_of(c.store, run, context))
+        for option, given in (("--at", at), ("--step", step)):
+            if given is not None:
+                fix = f"Leave {option} out: --context {context} is the request of that step"
+                raise ConfigError(option, "it cannot be used together with --context", fix)
+        held = with_store(
+            locate(store, app), lambda c: manifest_of(c.store, run, context), words=False
+        )
         print_manifest(held, json=json)
         return
-    entries = with_store(locate(store, app), lambda client: _upto(client, run, at))
+    entries = with_store(locate(store, app), lambda client: _upto(client, run, at), words=False)
     if step is not None and not any(e.step == step for e in entries):
         raise UnknownRun(f"run {run} has no step {step}")
     if json:
@@ -190,7 +196,7 @@ def inbox(*, json: options.Json = False, store: options.Store = "", app: options
         waiting, left = await client.pending(INBOX), await find_undriven(client.store)
         return waiting, left, hints_for(place, client.store)
 
-    found, left, hints = with_store(place, look)
+    found, left, hints = with_store(place, look, words=False)
     for item in found:
         if json:
             print_json(pending_object(item))

@@ -75,7 +75,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
     cancels it. Exit code: 0 completed, 1 failed, 2 usage, 3 stopped, 4 cancelled, 5 waiting, 6
     paused.
     """
-    place = locate(store, app)
+    place = locate(store, app, by)
     runtime = open_app(place)
     bounds = _Bounds(max_steps, max_calls, max_tokens, max_usd, max_seconds)
     run_id = id or new_id()
@@ -120,7 +120,7 @@ def resume(
     Exit code as for run. Without an application that knows its agent the pause ends, but nothing
     is driven: standard error says who has to go on, and unless the run is over the exit code is 5.
     """
-    place = locate(store, app)
+    place = locate(store, app, by)
     shown = Shown(place=place, json=json, quiet=quiet, by=options.who(by))
     raise typer.Exit(_go_on(lambda client: _unpause(client, run, shown.by), shown))
 

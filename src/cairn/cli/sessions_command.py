@@ -14,15 +14,18 @@ from cairn.cli.paint import console
 from cairn.cli.place import locate, open_app, with_store
 from cairn.cli.plain import count, day, json_line, visible_line
 from cairn.cli.say import print_line, write
+from cairn.core import events as ev
 from cairn.core.codec import row_object
 from cairn.core.messages import Principal
 from cairn.engine import sessions as talk
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
+from cairn.engine.given import principal_of
 from cairn.engine.sessions import Conversation
 from cairn.engine.transcript import transcript_of
 from cairn.errors import ConfigError
-from cairn.ports import RunInfo
+from cairn.ports import RunFilter, RunInfo, Store
+from cairn.store.retention import why_kept
 
 if TYPE_CHECKING:
     from cairn.runtime import Runtime
@@ -44,25 +47,26 @@ SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="Id of the ses
 def list_sessions(
     *,
     principal: Annotated[
-        str, typer.Option("--principal", metavar="ID", help="Only those of this one.")
-    ] = "",
+        str | None, typer.Option("--principal", metavar="ID", help="Only those of this one.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 20,
     json: options.Json = False,
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
     """List conversations, the one with the newest run first."""
+    whose = principal_of(principal).id if principal is not None else ""
 
     async def look(client: Client) -> list[tuple[Any, str]]:
-        return await talk.titled(client.store, await client.store.sessions(principal, limit + 1))
+        return await talk.titled(client.store, await client.store.sessions(whose, limit + 1))
 
-    found = with_store(locate(store, app), look)
+    found = with_store(locate(store, app), look, words=False)
     if json:
         for info, title in found[:limit]:
             write(json_line({**msgspec.structs.asdict(info), "title": title}))
         return
     if not found:
-        print_line("no sessions")
+        print_line(f"no sessions of {visible_line(whose)}" if whose else "no sessions")
         return
     from rich.table import Table
 
@@ -94,7 +98,9 @@ def show(
     app: options.App = "",
 ) -> None:
     """Show a conversation: the runs it consists of, those that wait, and superseded ones."""
-    seen = with_store(locate(store, app), lambda c: talk.conversation(c.store, session))
+    seen = with_store(
+        locate(store, app), lambda c: talk.conversation(c.store, session), words=False
+    )
     if json:
         write(json_line(_object(seen)))
         return
@@ -191,10 +197,12 @@ def fork(
     Nothing is copied. It belongs to the same principal.
     """
     who = options.who(by)
-    run = with_store(
-        locate(store, app),
-        lambda c: talk.fork(c.store, SystemClock(), session, new, at, who),
-    )
+
+    async def begin(client: Client) -> str:
+        client.check_names(None, NEW=new)
+        return await talk.fork(client.store, SystemClock(), session, new, at, who)
+
+    run = with_store(locate(store, app, by), begin)
     print_line(f"session {visible_line(new, 200)} goes on from {run}")
 
 
@@ -214,7 +222,9 @@ def rewind(
     """
     who = options.who(by)
     done = with_store(
-        locate(store, app), lambda c: talk.rewind(c.store, SystemClock(), session, to, who)
+        locate(store, app, by),
+        lambda c: talk.rewind(c.store, SystemClock(), session, to, who),
+        words=False,
     )
     said = "goes on from" if done else "stands there already:"
     print_line(f"session {visible_line(session, 200)} {said} {to}")
@@ -236,10 +246,10 @@ def title(
     who = options.who(by)
 
     async def name(client: Client) -> bool:
-        client.check_names(talk.ANYBODY, title=text)
+        client.check_names(None, title=text)
         return await talk.set_title(client.store, SystemClock(), session, text, who)
 
-    done = with_store(locate(store, app), name)
+    done = with_store(locate(store, app, by), name)
     print_line(f"session {visible_line(session, 200)} {'has' if done else 'had'} this title")
 
 
@@ -266,7 +276,9 @@ def export(
     if there and not force:
         fix = "Name another folder, or pass --force"
         raise ConfigError("FOLDER", f"{', '.join(there)} exists", fix)
-    lines, text = with_store(locate(store, app), lambda client: _exported(client, session))
+    lines, text = with_store(
+        locate(store, app), lambda client: _exported(client, session), words=False
+    )
     try:
         place.mkdir(parents=True, exist_ok=True)
         wanted[0].write_text("".join(map(json_line, lines)), encoding="utf-8")
@@ -309,13 +321,24 @@ def prune(
     age_us = options.seconds_of(older_than, "--older-than") * 1_000_000 if older_than else 0
     before = SystemClock().now_us() - age_us + (0 if older_than else 1)
 
-    async def remove(client: Client) -> tuple[list[str], int]:
-        runs = (await client.store.session(session)).runs
-        return await client.store.prune(before, dry_run, session), runs
+    async def remove(client: Client) -> tuple[list[str], dict[str, str]]:
+        await client.store.session(session)
+        gone = await client.store.prune(before, dry_run, session)
+        return gone, await _kept(client.store, session, set(gone), before)
 
-    gone, runs = with_store(locate(store, app), remove)
+    gone, kept = with_store(locate(store, app), remove, words=False)
     for name in gone:
         print_line(name)
     what = "to be removed" if dry_run else "removed"
-    kept = f"; {count(runs - len(gone), 'run')} left" if runs > len(gone) else ""
-    print_line(f"{what}: {count(len(gone), 'run')}{kept}")
+    left = f"; {count(len(kept), 'run')} left" if kept else ""
+    print_line(f"{what}: {count(len(gone), 'run')}{left}")
+    for name, why in kept.items():
+        print_line(f"    {name} stays: {why}")
+
+
+async def _kept(store: Store, session: str, gone: set[str], before: int) -> dict[str, str]:
+    """The runs of a session that stay, newest first, each with the reason."""
+    lines = await store.runs(RunFilter(limit=talk.ALL))
+    facts = [entry.event for entry in await store.read(talk.STORE)]
+    begun = {fact.run: fact.session for fact in facts if isinstance(fact, ev.SessionForked)}
+    return why_kept([line for line in lines if line.run not in gone], session, before, begun)

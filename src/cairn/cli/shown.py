@@ -21,6 +21,8 @@ def facts(item: Request) -> list[str]:
     if item.kind != "approval":
         return []
     told = [("asked by", f"agent {item.agent} for {who(item.principal)}" if item.agent else "")]
+    if item.instead_of:
+        told.append(("redirected", f"in place of {item.instead_of}: {item.redirected}"))
     told += [("rule", item.rule), ("reason", item.reason), ("may decide", deciders(item.terms))]
     told += [("bound to", file_line(file)) for file in item.files]
     return [f"{name.ljust(NAME_WIDTH)}  {visible_line(text, LONG)}" for name, text in told if text]

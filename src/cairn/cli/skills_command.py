@@ -49,7 +49,7 @@ def list_(
     names = [agent] if agent else sorted(runtime.host.agents)
     found = [(name, skill) for name in names for skill in runtime.agent(name).skills]
     if not found:
-        print_line("no agent here has skills")
+        print_line(f"agent {agent} has no skills" if agent else "no agent here has skills")
         return
     _show(found, json=json)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cairn.cli import exits, options
 from cairn.cli.decide_commands import say_who_goes_on
-from cairn.cli.place import Place, locate, open_app, with_store
+from cairn.cli.place import locate, runtime_of, with_app, with_store
 from cairn.cli.say import print_line
 from cairn.engine.client import Client
-from cairn.errors import ConfigError
+from cairn.engine.load import load
+from cairn.errors import ConfigError, Refused
 
 if TYPE_CHECKING:
     from cairn.runtime import Runtime
@@ -66,7 +66,7 @@ def takeover(  # noqa: PLR0913 - one parameter for each option of the command
         raise ConfigError("--did", "a call and its result belong together", "Pass both")
     if len(calls) != len(arguments or []):
         raise ConfigError("--call", "a call and its arguments belong together", "Pass both")
-    who, place = options.who(by), locate(store, app)
+    who, place = options.who(by), locate(store, app, by)
     done = [name.rpartition("/")[2] for name in did or []]
     acts: dict[str, Any] = {
         "did": dict(zip(done, results, strict=True)),
@@ -78,29 +78,22 @@ def takeover(  # noqa: PLR0913 - one parameter for each option of the command
     only_back = hand_back and not (done or calls or answer is not None)
 
     async def act(runtime: Runtime) -> int:
+        before = (await load(runtime.store, run)).taken
+        if only_back and not before:
+            raise Refused(f"nobody has taken run {run} over: it is the agent's")
         if only_back:
             await runtime.hand_back_async(run, message, by=who)
         else:
             await runtime.take_over_async(run, message, by=who, **acts)
-        print_line(f"run {run} is {'the agent' if hand_back else who}'s")
+        was = f"; {before} had it until now" if before not in {"", who} else ""
+        print_line(f"run {run} is {'the agent' if hand_back else who}'s{was}")
         await say_who_goes_on(runtime.client, place, run)
         return exits.DONE
 
     if place.has_app and (calls or answer is not None):  # who knows the agent can say what fits
-        raise typer.Exit(asyncio.run(_with_app(place, act)))
+        raise typer.Exit(with_app(place, act))
 
     async def alone(client: Client) -> int:
-        from cairn.runtime import Runtime
+        return await act(runtime_of(client))
 
-        return await act(Runtime(client.store))
-
-    raise typer.Exit(with_store(place, alone))
-
-
-async def _with_app(place: Place, act: Any) -> int:
-    runtime = open_app(place)
-    try:
-        code: int = await act(runtime)
-        return code
-    finally:
-        await runtime.close_async()
+    raise typer.Exit(with_store(place, alone, words=bool(message or evidence or not only_back)))

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from cairn.cli.plain import offset
-from cairn.core.events import Entry, ModelCompleted
+from cairn.core.events import (
+    Entry,
+    ModelCompleted,
+    TakeoverTurn,
+    ToolRedirected,
+    ToolStarted,
+    TurnFed,
+)
 from cairn.core.messages import calls_of
 from cairn.core.views.words import words
 
@@ -21,8 +28,11 @@ class LineTeller:
         """`+0.012s    3 model.completed      step 1 · "…"`."""
         event = entry.event
         self.begun = self.begun or entry.at
-        if isinstance(event, ModelCompleted):
-            self._tools.update({part.id: part.name for part in calls_of(event.parts)})
+        match event:
+            case ModelCompleted() | TakeoverTurn() | TurnFed():
+                self._tools.update({part.id: part.name for part in calls_of(event.parts)})
+            case ToolRedirected() | ToolStarted() if event.tool:
+                self._tools[event.call] = event.tool
         pieces = (
             f"step {entry.step}" if entry.step else "",
             self._tools.get(getattr(event, "call", ""), ""),

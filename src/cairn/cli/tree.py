@@ -127,6 +127,8 @@ class _Teller:
     def step(self, tree: Tree, step: StepView, run: str) -> None:
         """A step with all below it."""
         kind = f"task {visible(step.name)}" if step.kind == "task" else "turn"
+        if step.fed:
+            kind = f"fed {visible(', '.join(step.fed))}"
         branch = tree.add(
             line(
                 self.when(step.at),
@@ -206,7 +208,8 @@ class _Teller:
         branch = tree.add(
             line(
                 self.when(call.at),
-                f"{call.id} {visible_line(call.name, 60)}({self.text(call.arguments)})",
+                f"{call.id} {visible_line(call.tool, 60)}({self.text(call.arguments)})",
+                f"in place of {visible_line(call.name, 60)}" if call.redirects else "",
                 styled(call.status.value),
                 span(call.duration_us) if call.attempts else "",
             )

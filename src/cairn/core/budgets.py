@@ -7,7 +7,7 @@ the calendar. Money is whole millionths of a US dollar.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, get_args
@@ -120,6 +120,17 @@ class Budget(Record):
         if all(cap.bound(measure) is None for measure in MEASURES):
             raise ConfigError(f"budgets.{name}", "it bounds nothing", "Give usd, tokens or calls")
         return cap
+
+
+def agents_in(caps: Iterable[Cap]) -> list[tuple[str, str]]:
+    """The agents that budgets count alone: each with the name of the budget."""
+    return [
+        (cap.name, agent)
+        for cap in caps
+        for only in cap.only
+        if only.scope == "agent"
+        for agent in only.names
+    ]
 
 
 def caps_of(budgets: object) -> tuple[Cap, ...]:

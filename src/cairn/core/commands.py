@@ -16,7 +16,7 @@ from cairn.core.decisions import Approve, Deny, decide_request
 from cairn.core.edits import edit_event
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import Part, PlanItem, Record
-from cairn.core.state import Call, RunState
+from cairn.core.state import Call, RunState, ending
 from cairn.core.takeovers import by_hand_event, end_event, take_event, turn_event
 from cairn.errors import IllegalTransition, Refused, UnknownRun
 
@@ -49,7 +49,10 @@ class Answer(Record):
 
 
 class Queue(Record):
-    """Hand the run a message while it works; under the same id it is taken once."""
+    """Hand the run a message while it works; under the same id it is taken once.
+
+    It answers a question that the runtime itself has open.
+    """
 
     parts: tuple[Part, ...]
     id: str = ""
@@ -179,7 +182,7 @@ def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
                     f"run {state.run} waits behind {state.created.behind} and takes no message "
                     "before it begins; send it to the session"
                 )
-            return ev.InputQueued(parts=command.parts, id=command.id)
+            return ev.InputQueued(parts=command.parts, id=command.id, answers=state.question)
         case Resolve():
             return _resolve(state, command, now)
         case Pause():
@@ -204,7 +207,6 @@ def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
                 attempt=command.attempt,
             )
         case EditCall() | SetPlan() | Restore():
-            _live(state, "be edited")
             return _edited(state, command)
         case TakeOver() | TakeTurn() | DoneByHand() | HandBack():
             _live(state, "be taken over")
@@ -237,6 +239,8 @@ def _answer(state: RunState, command: Answer) -> ev.Event | None:
     if not 1 <= command.n <= state.requests:
         raise UnknownRun(f"there is no question {name}")
     _live(state, "take an answer")
+    if why := ending(state):
+        raise Refused(f"run {state.run} {why}. Its questions need no answer any more")
     if state.question == command.n:
         return ev.InputAnswered(n=command.n, text=command.text)
     call = next((c for c in state.calls.values() if c.approval == command.n), None)
@@ -277,20 +281,30 @@ def _resolve(state: RunState, command: Resolve, now: int) -> ev.Event | None:
 
 
 def _edited(state: RunState, command: EditCall | SetPlan | Restore) -> ev.Event | None:
+    if isinstance(command, Restore):
+        return _restore(state)
+    _live(state, "be edited")
     match command:
         case EditCall(call=call):
             return edit_event(state, call, _known(state, call), command.arguments)
         case SetPlan(items=items):
             return None if items == state.plan else ev.PlanUpdated(items=items, by="person")
-        case Restore():
-            return _restore(state)
 
 
 def _restore(state: RunState) -> ev.ContextRestored:
+    """Open calls are no hindrance: what is sent only begins earlier, and their turn stays in it."""
+    if state.end is not None:
+        raise IllegalTransition(
+            f"run {state.run} is over ({state.status.value}): no request of it comes any more, so "
+            "there is nothing to take a compaction back for"
+        )
     if not state.compactions:
         raise Refused(f"nothing of run {state.run} was condensed, or it was taken back already")
-    if state.request is not None or state.calls:
-        raise Refused(f"run {state.run} is in the middle of a turn; pause it and try again")
+    if state.request is not None:
+        raise Refused(
+            f"run {state.run} waits for the reply of its model, which was sent the condensed "
+            "conversation; try again when the reply is there"
+        )
     return ev.ContextRestored(of=state.compactions[-1].seq)
 
 

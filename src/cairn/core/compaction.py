@@ -46,6 +46,9 @@ PART_SHARE = 6
 RESULT_CHARS = 2_000
 """How much of a result a model is shown that summarises."""
 MARKS_ASKED = 12
+SCALES = ((8, 9_999), (4, 9_999), (2, 9_999), (1, 9_999), (1, 200), (1, 80), (1, 30), (1, 6))
+"""How much a rule's summary gives, from much to little: of each list, in eighths, and letters of
+a section. In some scripts each letter is a token."""
 SECTIONS = (
     "Goal",
     "Constraints",
@@ -64,6 +67,7 @@ INSTRUCTIONS = (
     f"'## ': {', '.join(SECTIONS)}. Keep numbers, names, paths, addresses and ids exactly. Under "
     "'Open' name every request that was not answered yet. Write 'None' where there is nothing."
 )
+_PLAIN = frozenset(name.casefold() for name in SECTIONS)
 _HEADING = re.compile(r"#{1,6} +(\S.*)|\*\*(.+)\*\*:?")
 """A line that is one, without the blanks around it; blanks in it must not be tried in turns."""
 
@@ -95,10 +99,10 @@ def fit(state: RunState, rules: Rules, spec: ModelSpec) -> Fit:
         condensed = _condensed(state, rules, spec, view, state.asked[-1])
         if condensed is not None:
             return condensed
-    if spec.window <= 0:
+    if spec.window <= 0 and not state.overflowed:
         return view
-    room = room_of(spec)
     size = _size(state, rules, view)
+    room = room_of(spec) if spec.window > 0 else size
     if state.overflowed:  # the provider counts differently: what it was sent is too much
         room = min(room, size * 7 // 10)
     elif size * 10 <= room * FULL:
@@ -110,8 +114,10 @@ def fit(state: RunState, rules: Rules, spec: ModelSpec) -> Fit:
             if _size(state, rules, shorter) * 10 <= room * EASED:
                 return shorter
     if state.squeezes < SQUEEZES:
-        cut = _cut(state, view, (room - guarded(overhead_of(state, rules))) * KEPT // 10)
-        condensed = _condensed(state, rules, spec, view, cut)
+        keep = (room - guarded(overhead_of(state, rules, condensed=True))) * KEPT // 10
+        condensed = _condensed(state, rules, spec, view, _cut(state, view, keep))
+        if condensed is None and size > room:  # before the run ends for it, little is worth it too
+            condensed = _condensed(state, rules, spec, view, _cut(state, view, 0), least=1)
         if condensed is not None:
             return condensed
     files = 0 if state.overflowed else guarded(bulk_of(state.messages, view))
@@ -136,9 +142,13 @@ def _size(state: RunState, rules: Rules, view: View) -> int:
     return guarded(tokens + overhead_of(state, rules))
 
 
-def overhead_of(state: RunState, rules: Rules) -> int:
-    """Tokens of a request beside its messages: instructions, and the tools that are offered."""
-    tokens = rules.overhead_tokens + (rules.search_tokens if state.view != WHOLE else 0)
+def overhead_of(state: RunState, rules: Rules, *, condensed: bool = False) -> int:
+    """Tokens of a request beside its messages: instructions, and the tools that are offered.
+
+    What is `condensed`, or left out already, can be searched by a tool, which takes its part.
+    """
+    searched = condensed or state.view != WHOLE
+    tokens = rules.overhead_tokens + (rules.search_tokens if searched else 0)
     if not rules.catalogue:
         return tokens
     hidden = rules.tool_tokens.keys() - set(state.offered)
@@ -203,11 +213,11 @@ def _share(state: RunState, rules: Rules, view: View, room: int) -> View | None:
 
 
 def _condensed(
-    state: RunState, rules: Rules, spec: ModelSpec, view: View, cut: int
+    state: RunState, rules: Rules, spec: ModelSpec, view: View, cut: int, least: int = LEAST_PART
 ) -> Aside | ev.ContextCompacted | None:
     """How what comes before `cut` is condensed; None when that would bring nothing."""
     part = sum(map(tokens_of, state.messages[view.start : cut]))
-    if part < LEAST_PART:
+    if part < least:
         return None
     summary = rules.summary
     if summary is not None and state.summary_tries < SUMMARY_TRIES:
@@ -234,7 +244,8 @@ def _asked(state: RunState, summary: ModelSpec, spec: ModelSpec, cut: int) -> As
 def ruled(state: RunState, spec: ModelSpec, cut: int) -> ev.ContextCompacted | None:
     """A compaction by rule; None when it would bring nothing."""
     part = sum(map(tokens_of, state.messages[state.view.start : cut]))
-    text = by_rule(state, cut, min(summary_tokens(spec), part // 2))
+    stood_for = part + estimate_tokens(state.summary)
+    text = by_rule(state, cut, min(summary_tokens(spec), stood_for // 2))
     event = compacted(state, cut, text, "rule")
     return event if event.after < event.before else None
 
@@ -321,7 +332,8 @@ def summary_faults(state: RunState, text: str, cut: int, spec: ModelSpec) -> str
     found = set(_headings(text))
     missing = [name for name in SECTIONS if name.casefold() not in found]
     if missing:
-        return f"it lacks the headings {', '.join(missing)}"
+        lines = "each heading is a line of its own, as '## Goal'"
+        return f"it lacks the headings {', '.join(missing)}; {lines}"
     bound = summary_tokens(spec)
     size = estimate_tokens(text)
     if size > bound * 3 // 2:
@@ -335,10 +347,14 @@ def summary_faults(state: RunState, text: str, cut: int, spec: ModelSpec) -> str
 
 def _headings(text: str) -> Iterator[str]:
     for line in text.split("\n"):
+        plain = line.strip().removesuffix(":").casefold()
+        if plain in _PLAIN:
+            yield plain
+            continue
         match = _HEADING.fullmatch(line.rstrip())
         if match is not None:
             name = match[2] or match[1].rstrip("#")
-            yield name.strip().casefold()
+            yield name.strip().removesuffix(":").rstrip().casefold()
 
 
 def with_marks(state: RunState, text: str, cut: int) -> str:
@@ -358,15 +374,15 @@ def by_rule(state: RunState, cut: int, tokens: int) -> str:
     """A summary of what the journal knows for certain, of about so many tokens at most."""
     gist = extended(state.gist, state.messages, state.asked, cut)
     text = ""
-    for scale in (8, 4, 2, 1):
-        text = _written(state, gist, scale)
+    for scale, most in SCALES:
+        text = _written(state, gist, scale, most)
         if estimate_tokens(text) <= tokens:
             break
-    return text[: tokens * 4]
+    return text
 
 
-def _written(state: RunState, gist: Gist, scale: int) -> str:
-    """`scale` says how much of each list is given, in eighths."""
+def _written(state: RunState, gist: Gist, scale: int, most: int) -> str:
+    """`scale` says how much of each list is given, in eighths; `most` the letters of a section."""
     asked = gist.asked[-max(1, len(gist.asked) * scale // 8) :]
     calls = gist.calls[-max(1, len(gist.calls) * scale // 8) :] if gist.calls else ()
     marks = gist.marks[-max(1, len(gist.marks) * scale // 8) :] if gist.marks else ()
@@ -393,7 +409,8 @@ def _written(state: RunState, gist: Gist, scale: int) -> str:
         " · ".join(marks),
     )
     return "\n".join(
-        f"## {name}\n{body or 'None'}" for name, body in zip(SECTIONS, bodies, strict=True)
+        f"## {name}\n{_middle_out(body, most) or 'None'}"
+        for name, body in zip(SECTIONS, bodies, strict=True)
     )
 
 

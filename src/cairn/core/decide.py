@@ -43,7 +43,7 @@ from cairn.core.lifecycle import Status
 from cairn.core.limits import MIN_OUTPUT_TOKENS, Limits, Reservation, reserve
 from cairn.core.messages import calls_of, text_of
 from cairn.core.outcomes import Called, Reply, parts_of
-from cairn.core.rules import ModelSpec, Rules
+from cairn.core.rules import INPUT, ModelSpec, Rules
 from cairn.core.sizes import bulk_of, size_of
 from cairn.core.state import Draft, End, RunState, persons_turn
 from cairn.core.view import View
@@ -58,6 +58,8 @@ BLOCK_NOTE = (
     "[runtime] Still nothing new. Calls that were already made with the same arguments "
     "are refused from now on. Give your final answer, or say what is missing."
 )
+PERMISSION = ErrorClass.PERMISSION_DENIED
+REFUSALS = frozenset({PERMISSION, ErrorClass.APPROVAL_DENIED, ErrorClass.APPROVAL_EXPIRED})
 LOOP_QUESTION = "No progress for several turns. What should the agent do?"
 
 
@@ -190,8 +192,8 @@ def _next_turn(state: RunState, rules: Rules) -> Action:
     first = None if state.replies else taken_in(state, rules)
     if first is not None:
         return _beside(state, rules, spec, first) if isinstance(first, Aside) else append(first)
-    if rules.feeds and not state.fed and not state.replies:
-        return append(_feeding(state, rules), step=state.step + 1)
+    if not state.replies and (feeding := _fed(state, rules)) is not None:
+        return feeding
     if rules.catalogue and state.offered_for != last_asked(state):
         return append(chosen_tools(state, rules))
     fitting = fit(state, rules, spec)
@@ -298,7 +300,28 @@ def _feeding(state: RunState, rules: Rules) -> ev.TurnFed:
     asked = text_of(state.messages[state.asked[-1]].parts) if state.asked else ""
     calls = tuple(Called(name=f.tool, arguments=filled(f.arguments, asked)) for f in rules.feeds)
     parts = parts_of(state, rules, Reply(calls=calls))
-    return ev.TurnFed(parts=calls_of(parts))
+    return ev.TurnFed(parts=calls_of(parts), blocks=tuple(f.block for f in rules.feeds))
+
+
+def _fed(state: RunState, rules: Rules) -> Append | None:
+    """Feed the blocks before the model is asked, or end the run where a needed one is not fed."""
+    if rules.feeds and not state.fed:
+        return append(_feeding(state, rules), step=state.step + 1)
+    failed = _unfed(state, rules)
+    return None if failed is None else append(failed)
+
+
+def _unfed(state: RunState, rules: Rules) -> ev.RunFailed | None:
+    """The end of a run whose needed block could not be fed."""
+    needed = {feed.block for feed in rules.feeds if feed.needed}
+    for fed in state.feeding:
+        if fed.block in needed and fed.fault is not None:
+            return ev.RunFailed(
+                error_class=PERMISSION if fed.fault in REFUSALS else ErrorClass.DEPENDENCY_FAILED,
+                message=f"the context block {fed.block} is needed, and {fed.tool} ({fed.call}) "
+                f"could not feed it: {fed.why}",
+            )
+    return None
 
 
 def filled(arguments: str, asked: str) -> str:
@@ -309,7 +332,7 @@ def filled(arguments: str, asked: str) -> str:
 
 def _filled(value: Any, asked: str) -> Any:
     if isinstance(value, str):
-        return value.replace("$input", asked)
+        return INPUT.sub(lambda _: asked, value)
     if isinstance(value, list):
         return [_filled(each, asked) for each in value]
     if isinstance(value, dict):
@@ -357,7 +380,8 @@ def _ask(
 def _tool_choice(state: RunState, rules: Rules) -> str:
     """What was asked for, until the first call: forced on, a model could never come to an end."""
     wanted = rules.tool_choice
-    if wanted == "auto" or not rules.offered or state.last_call:
+    fed = len(rules.feeds) if state.fed else 0  # those calls the runtime made, not the model
+    if wanted == "auto" or not rules.offered or state.last_call > fed:
         return "auto"
     spec = rules.tools.get(wanted)
     if spec is not None and state.kind == "query" and spec.effect != "read":

@@ -9,12 +9,14 @@ from cairn.core.gate import call_digest
 from cairn.core.guard import canonical
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import Record, parse_object
-from cairn.core.state import Call, RunState, authors
+from cairn.core.state import Call, RunState, authors, ending
 from cairn.core.terms import BoundFile, unmet
 from cairn.errors import Refused, UnknownRun
 
 _CHANGED = frozenset({EDITED, VOID})
 _S = CallStatus
+ALREADY = "was already"
+"""Stands in what is said of a decision that stands."""
 
 
 class Approve(Record):
@@ -65,11 +67,13 @@ def decide_request(
     if before is not None:
         _again(name, before, command, call)
         return None
+    if why := ending(state):
+        raise Refused(f"run {state.run} {why}. Nothing more is started in it, so {name} is void")
     question = call is not None and call.status is _S.QUESTION
     if state.end is None and (question or state.question == command.n):
         raise Refused(f"{name} is a question: answer it")
     if call is None or call.status is not _S.ASKING:
-        raise Refused(f"{name} was already settled")
+        raise Refused(f"{name} {ALREADY} settled")
     if now >= call.expires_at:
         raise Refused(f"{name} has expired; nothing was executed")
     if missing := unmet(call.terms, command.by, command.roles, authors(state, call)):
@@ -118,12 +122,13 @@ def _again(name: str, before: str, command: Approve | Deny, call: Call | None) -
     if before in _CHANGED:
         raise Refused(f"{name} asked for what has changed since; look at it again")
     if before == BY_PERSON:
-        raise Refused(f"{name} was already {before}")
+        raise Refused(f"{name} {ALREADY} {before}")
     how, _, changed = before.partition(" ")
     if how != (GRANTED if isinstance(command, Approve) else "denied"):
-        raise Refused(f"{name} was already {how}")
+        raise Refused(f"{name} {ALREADY} {how}")
     if isinstance(command, Approve) and not _same(command, changed, call):
-        raise Refused(f"{name} was already granted, with other arguments than these")
+        how = "with other arguments than these" if changed else "as it was asked, not like this"
+        raise Refused(f"{name} {ALREADY} granted, {how}")
 
 
 def _same(yes: Approve, changed: str, call: Call | None) -> bool:

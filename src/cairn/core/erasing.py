@@ -12,6 +12,8 @@ from cairn.core.run_table import RunInfo
 from cairn.core.verification import digest_of
 from cairn.errors import Refused
 
+SHARED = "shared:"
+"""How the id of the principal begins for whom the runs of a shared session work."""
 NAMED = 10
 """How many runs a refusal names."""
 
@@ -28,6 +30,8 @@ class Holdings(Record, gc=True):
         notes: The events of the journal `store` that are about them.
         live: Those of the runs that are not over, or that somebody drives.
         foreign: Runs of others that go on from one of theirs.
+        elsewhere: Runs of others, in the same tenant, in which something stands that they have
+            written: a message, an answer, a decision. Those of shared sessions are among them.
     """
 
     runs: tuple[RunInfo, ...] = ()
@@ -38,6 +42,12 @@ class Holdings(Record, gc=True):
     notes: tuple[int, ...] = ()
     live: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
+    elsewhere: tuple[RunInfo, ...] = ()
+
+    @property
+    def shared(self) -> tuple[RunInfo, ...]:
+        """Those of `elsewhere` that belong to a session which is shared."""
+        return tuple(info for info in self.elsewhere if info.principal.startswith(SHARED))
 
 
 class Erasure(Record, gc=True):
@@ -50,6 +60,7 @@ class Erasure(Record, gc=True):
         notes: How many facts of the journal `store` hold nothing any more.
         budgets: Names of the budgets that stand and name the principal: they were left as they
             are. Set others, and erase again.
+        stays: What they have written that was left, and why, a line each.
         cleared: Whether nothing is left in the store's file and its log either; False while
             another process works in it. Erase again then.
     """
@@ -61,6 +72,7 @@ class Erasure(Record, gc=True):
     grants: int = 0
     notes: int = 0
     budgets: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()
     cleared: bool = True
 
 
@@ -152,6 +164,39 @@ def check_over(principal: Principal, held: Holdings) -> None:
             f"runs of others go on from those of {principal.id!r}, and would lose their "
             f"beginning: {_list(held.foreign)}. Remove those first"
         )
+
+
+def check_shared(principal: Principal, sessions: Sequence[str]) -> None:
+    """Refuse to leave, or to take without a word, what somebody has said among others.
+
+    Args:
+        principal: Who.
+        sessions: The shared sessions, in words.
+
+    Raises:
+        Refused: there are such sessions; names them and who else took part.
+    """
+    if sessions:
+        raise Refused(
+            f"{principal.id!r} has written in shared sessions: {'; '.join(sessions)}. A message "
+            "cannot be taken out of a conversation that goes on from it: shared=True (--shared) "
+            "erases these sessions whole, with what the others said in them"
+        )
+
+
+def whole_of(one: Erasure, other: Erasure) -> Erasure:
+    """What two erasures have erased together."""
+    return Erasure(
+        runs=(*one.runs, *other.runs),
+        events=one.events + other.events,
+        sessions=one.sessions + other.sessions,
+        facts=one.facts + other.facts,
+        grants=one.grants + other.grants,
+        notes=one.notes + other.notes,
+        budgets=tuple(dict.fromkeys((*one.budgets, *other.budgets))),
+        stays=tuple(dict.fromkeys((*one.stays, *other.stays))),
+        cleared=one.cleared and other.cleared,
+    )
 
 
 def _list(runs: Sequence[str]) -> str:

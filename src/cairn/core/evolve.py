@@ -15,7 +15,7 @@ from cairn.core import events as ev
 from cairn.core.edits import edited, plan_note, redirected
 from cairn.core.evolve_calls import CALL_HANDLERS, close_at_end
 from cairn.core.evolve_context import CONTEXT_HANDLERS, add_calls, drafted, seen, undrafted
-from cairn.core.evolve_people import PEOPLE_HANDLERS
+from cairn.core.evolve_people import PEOPLE_HANDLERS, answered
 from cairn.core.fingerprint import Fingerprint
 from cairn.core.guard import Guard
 from cairn.core.lifecycle import LEGAL, MOVES, CallStatus, Status
@@ -349,6 +349,8 @@ def _told(state: RunState, subject: str, note: str) -> RunState:
 
 
 def _queued(state: RunState, entry: ev.Entry, event: ev.InputQueued) -> RunState:
+    if event.answers:
+        state = answered(state, event.answers)
     queued = {**state.queued, entry.seq: event.parts}
     return replace(state, queued=queued, sent=state.sent | {entry.seq})
 
@@ -413,6 +415,14 @@ def _noted(state: RunState, entry: ev.Entry, event: ev.Event) -> RunState:
     return state
 
 
+def _raised(state: RunState, entry: ev.Entry, event: ev.ErrorRaised) -> RunState:
+    """A fault changes nothing but what the result says was left out: a server's tools."""
+    absent = event.error_class is ErrorClass.MCP_DISCONNECTED and event.where
+    if not absent or event.where in state.degraded:
+        return state
+    return replace(state, degraded=(*state.degraded, event.where))
+
+
 def _fail(state: RunState, error_class: ErrorClass, message: str) -> RunState:
     end = End(status=Status.FAILED, error_class=error_class, message=message)
     return replace(state, failing=state.failing or end)
@@ -462,7 +472,7 @@ HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunState]] = 
     ev.PlanUpdated: _plan_updated,
     ev.ArtifactCreated: _artifact_created,
     ev.SandboxChosen: _noted,
-    ev.ErrorRaised: _noted,
+    ev.ErrorRaised: _raised,
     ev.ToolEdited: edited,
     ev.ToolRedirected: redirected,
     **CALL_HANDLERS,

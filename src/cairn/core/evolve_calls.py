@@ -33,10 +33,12 @@ _S = CallStatus
 REPEATABLE = frozenset({"repeat", "keyed"})
 SPEAKING = frozenset({_S.COMPLETED, _S.FAILED})
 """In which ends the model reads what the tool said."""
-REREADS = "read_artifact"
-"""The tool that brings back what others have brought in."""
+REREADS = frozenset({"read_artifact", "search_history"})
+"""The tools that bring back what others have brought in."""
 UNCHECKED = "memory:unchecked"
 """What a call that recalls is tainted with until it is known what it recalls."""
+WHY_CHARS = 300
+"""How much is kept of why a block could not be fed."""
 ENDING = frozenset({_S.STARTED, _S.RETRYING})
 """In which states a failure is known."""
 
@@ -88,6 +90,8 @@ def repeatable(call: Call, recovery: ev.Recovery) -> bool:
 def _completed(state: RunState, entry: ev.Entry, event: ev.ToolCompleted) -> RunState:
     call = _running(state, event.call)
     text = result_text(event, state.sources)
+    if event.why:
+        state = _fed(state, call, why=event.why, out=event.why.startswith("out"))
     state = replace(
         state,
         sources=state.sources + len(event.sources),
@@ -298,13 +302,30 @@ def close(state: RunState, call: Call, status: CallStatus, text: str) -> RunStat
     """A call ends, and with the last one its turn; what it brought in is fenced and taints."""
     if call.taint and not state.taint.issuperset(call.taint):
         state = replace(state, taint=state.taint.union(call.taint))
-    labels = tuple(sorted(state.taint)) if call.tool == REREADS else call.taint
+    labels = tuple(sorted(state.taint)) if call.tool in REREADS else call.taint
+    said = text
     if labels and call.attempt and status in SPEAKING:
         text = fenced(text, labels, call.key)
     state = move(state, call, status, result=told_of_change(call, text))
+    if status is not _S.COMPLETED and any(fed.call == call.id for fed in state.feeding):
+        state = _unfed(state, call, said)
     if state.end is not None or not all(c.closed for c in state.calls.values()):
         return state
     return _turn_closed(state)
+
+
+def _fed(state: RunState, call: Call, **fields: Any) -> RunState:
+    """What came of a call that feeds a context block."""
+    feeding = tuple(replace(f, **fields) if f.call == call.id else f for f in state.feeding)
+    return replace(state, feeding=feeding)
+
+
+def _unfed(state: RunState, call: Call, text: str) -> RunState:
+    """The block stays without what was to feed it, and the run goes on without the block."""
+    fault = call.error_class or ErrorClass.DEPENDENCY_FAILED
+    state = _fed(state, call, why=text[:WHY_CHARS], fault=fault, out=True)
+    names = [f"block:{fed.block}" for fed in state.feeding if fed.call == call.id]
+    return replace(state, degraded=tuple(dict.fromkeys((*state.degraded, *names))))
 
 
 def close_at_end(state: RunState) -> RunState:

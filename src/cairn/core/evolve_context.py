@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cairn.core import events as ev
+from cairn.core.feeding import Fed
 from cairn.core.gist import extended
 from cairn.core.messages import Message, Part, calls_of, sendable, text_of
 from cairn.core.sizes import size_of
@@ -19,6 +20,9 @@ KINDS: tuple[ev.TaskKind, ...] = ("query", "generate", "operate")
 """From the narrowest to the widest."""
 UNDONE_KEPT = 8
 """So many compactions can be taken back."""
+
+FOUND_KEPT = 24
+"""So many of the tools offered first stay on offer, and as many of those found last."""
 
 replace = msgspec.structs.replace
 
@@ -128,11 +132,17 @@ def _fed(state: RunState, entry: ev.Entry, event: ev.TurnFed) -> RunState:
     working = state.request is not None or state.calls or state.task is not None
     if working or state.fed or state.answer or entry.step != state.step + 1:
         raise IllegalTransition(f"{state.run}: it is fed once, before the model is asked")
+    at = len(state.messages)
+    feeding = (
+        Fed(block=name, call=part.id, tool=part.name, at=at)
+        for name, part in zip(event.blocks, event.parts, strict=False)
+    )
     return replace(
         add_calls(state, entry, event.parts),
         step=entry.step,
         spent=replace(state.spent, steps=state.spent.steps + 1),
         fed=True,
+        feeding=tuple(feeding),
     )
 
 
@@ -166,7 +176,10 @@ def _classified(state: RunState, entry: ev.Entry, event: ev.TaskClassified) -> R
 
 def _offered(state: RunState, entry: ev.Entry, event: ev.ToolsOffered) -> RunState:
     if event.why == "search":
-        return replace(state, offered=tuple(dict.fromkeys((*state.offered, *event.names))))
+        names = tuple(dict.fromkeys((*state.offered, *event.names)))
+        if len(names) > 2 * FOUND_KEPT:  # else searching alone would fill the window
+            names = (*names[:FOUND_KEPT], *names[-FOUND_KEPT:])
+        return replace(state, offered=names)
     if state.request is not None or state.calls:
         raise IllegalTransition(f"{state.run}: tools are chosen between turns")
     last = state.asked[-1] if len(state.asked) else 0

@@ -144,13 +144,23 @@ def _input_requested(state: RunState, entry: ev.Entry, event: ev.InputRequested)
 
 def _input_answered(state: RunState, entry: ev.Entry, event: ev.InputAnswered) -> RunState:
     if state.question and state.question == event.n:
-        guard = replace(state.guard, stale=0, rung=-1)
-        state = replace(state, question=0, guard=guard)
+        state = answered(state, event.n)
         return replace(state, queued={**state.queued, entry.seq: (Text(event.text),)})
     call = next((c for c in state.calls.values() if c.approval == event.n), None)
     if call is None or call.status is not _S.QUESTION:
         raise IllegalTransition(f"{state.run}: question {event.n} is not open")
     return close(state, replace(call, effect="read"), _S.COMPLETED, event.text)
+
+
+def answered(state: RunState, n: int) -> RunState:
+    """The runtime's own question is open no more.
+
+    Raises:
+        IllegalTransition: it is not open.
+    """
+    if state.question != n:
+        raise IllegalTransition(f"{state.run}: question {n} is not open")
+    return replace(state, question=0, guard=replace(state.guard, stale=0, rung=-1))
 
 
 def _next_request(state: RunState, n: int) -> None:
@@ -203,6 +213,7 @@ def _turn(state: RunState, entry: ev.Entry, event: ev.TakeoverTurn) -> RunState:
         retry_at=0,
         answer=0 if state.calls else entry.seq,
         answer_text="" if state.calls else text,
+        given=state.given if state.calls else entry.seq,
         checked=(),
     )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from math import log
 from unicodedata import category
 
 from cairn.core.messages import CallPart, Message, Record, ResultPart, Text
-from cairn.core.words import asked, normal, words
+from cairn.core.rules import SEARCH
+from cairn.core.words import MOST_TERMS, asked, normal, words
 
 SNIPPET = 400
 """Characters shown of a message, around what was found."""
@@ -37,8 +39,7 @@ def search(messages: Sequence[Message], query: str, limit: int) -> list[Found]:
     wanted = asked(query)
     if not wanted:
         return []
-    runs = frozenset(word for word in wanted if _is_run(word))
-    read = [(id_, role, text, _times(text, wanted, runs)) for id_, role, text in passages(messages)]
+    read = [(id_, role, text, counts(text, wanted)) for id_, role, text in passages(messages)]
     holding = Counter(word for *_, there in read for word in there)
     found: list[tuple[float, int, str, str, str]] = []
     for n, (id_, role, text, there) in enumerate(read):
@@ -57,12 +58,13 @@ def search(messages: Sequence[Message], query: str, limit: int) -> list[Found]:
     ]
 
 
+@lru_cache(MOST_TERMS)
 def _is_run(word: str) -> bool:
     """Whether it is of a script without spaces, whose words are letters and pairs of letters."""
     return not word.isascii() and word[0] in words(word[0] * 2)
 
 
-def _times(text: str, wanted: Iterable[str], runs: frozenset[str]) -> dict[str, int]:
+def counts(text: str, wanted: Iterable[str]) -> dict[str, int]:
     """How often each of the words stands in a text: `words(text)`, of these only.
 
     A history may be long: a text without them is not taken apart, and nothing else of one is kept.
@@ -71,9 +73,10 @@ def _times(text: str, wanted: Iterable[str], runs: frozenset[str]) -> dict[str, 
     if not plain.isascii():  # what is not seen joins what stands beside it
         unseen = {ord(sign) for sign in set(plain) if category(sign) == "Cf"}
         plain = plain.translate(dict.fromkeys(unseen)) if unseen else plain
-    there = {word: _count(plain, word) for word in runs if word in plain}
-    # an ending is taken off, or put in place of the last letter
-    spaced = [word for word in wanted if word not in runs and (word[:-1] or word) in plain]
+    # of the others an ending is taken off, or put in place of the last letter
+    maybe = [word for word in wanted if (word[:-1] or word) in plain]
+    there = {word: _count(plain, word) for word in maybe if word in plain and _is_run(word)}
+    spaced = [word for word in maybe if not _is_run(word)]
     if spaced:
         found = words(text)
         there |= {word: found[word] for word in spaced if word in found}
@@ -88,14 +91,20 @@ def _count(plain: str, word: str) -> int:
 
 
 def passages(messages: Sequence[Message]) -> list[tuple[str, str, str]]:
-    """Each message's text and each call's result: id, role, text."""
+    """Each message's text and each call's result: id, role, text.
+
+    Earlier searches are left out: they hold the words that are looked for, and nothing new.
+    """
     found: list[tuple[str, str, str]] = []
+    searches: set[str] = set()
     for n, message in enumerate(messages, 1):
-        text = spelled(message)
+        made = {p.id for p in message.parts if type(p) is CallPart and p.name == SEARCH}
+        searches |= made
+        text = spelled(message, made)
         if text:
             found.append((f"m{n}", message.role, text[:LOOKED_AT]))
-        results = (part for part in message.parts if type(part) is ResultPart)
-        found += [(part.id, "tool", part.result[:LOOKED_AT]) for part in results]
+        results = [part for part in message.parts if type(part) is ResultPart]
+        found += [(p.id, "tool", p.result[:LOOKED_AT]) for p in results if p.id not in searches]
     return found
 
 
@@ -111,13 +120,13 @@ def passage(messages: Sequence[Message], id_: str) -> str | None:
     return None
 
 
-def spelled(message: Message) -> str:
-    """What a message says and calls, without results."""
+def spelled(message: Message, without: Collection[str] = ()) -> str:
+    """What a message says and calls, without results, and without some of the calls."""
     said = []
     for part in message.parts:
         if type(part) is Text:
             said.append(part.content)
-        elif type(part) is CallPart:
+        elif type(part) is CallPart and part.id not in without:
             said.append(f"{part.name} {part.arguments}")
     return "\n".join(said)
 

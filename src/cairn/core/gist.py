@@ -7,22 +7,30 @@ summarise, and what a model's summary is held to.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from cairn.core.messages import CallPart, Message, Record, ResultPart, text_of
+from cairn.core.messages import CallPart, Message, Record, ResultPart, parse_object, text_of
 
 ASKED_KEPT, ASKED_CHARS = 6, 400
 CALLS_KEPT, CALL_CHARS = 16, 160
 MARKS_KEPT = 24
 SAID_CHARS = 400
+_PART = r"[\w.+@%\u00c0-\u04ff-]"
+"""What a part of a path is made of, spaces and scripts without them aside."""
 MARK = re.compile(
-    r"https?://[^\s<>\"'`]{4,200}"
+    r"\b[A-Za-z][A-Za-z0-9+]{1,15}://[^\s<>\"'`]{2,200}"
     r"|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}"
-    r"|(?:[\w.-]{1,64}/){1,12}[\w.-]{1,64}"
+    rf"|(?<!\w)[A-Za-z]:[\\/](?:{_PART}{{1,128}}+[\\/]){{0,40}}(?:{_PART}{{1,128}}+)?"
+    rf"|(?:~[\w.-]{{0,32}}+)?/(?:{_PART}{{1,128}}+/){{0,40}}{_PART}{{1,128}}+/?"
+    rf"|(?:{_PART}{{1,128}}+/){{1,40}}(?:{_PART}{{1,128}}+)?"
+    rf"|(?:\.{{1,2}}|\\)\\(?:{_PART}{{1,128}}+\\){{0,40}}{_PART}{{1,128}}+"
     r"|\b(?=[\w-]{0,39}\d)[A-Za-z0-9][\w-]{3,40}\b",
     re.ASCII,
 )
-"""Addresses, paths and codes: what is of no use unless it is exact."""
+"""Addresses, paths and codes: what is of no use unless it is exact.
+
+Parts of a path are taken whole or not at all, so that no text makes it try again and again."""
 
 
 class Gist(Record):
@@ -65,7 +73,7 @@ def extended(gist: Gist, messages: Sequence[Message], asked_at: Sequence[int], u
         for part in message.parts:
             if type(part) is CallPart:
                 open_calls[part.id] = part
-                marks += marks_in(part.arguments)
+                marks += marks_in(_values(part.arguments))
             elif type(part) is ResultPart:
                 made = open_calls.pop(part.id, None)
                 name = made.name if made is not None else "?"
@@ -91,6 +99,24 @@ def extended(gist: Gist, messages: Sequence[Message], asked_at: Sequence[int], u
 def marks_in(text: str) -> list[str]:
     """Addresses, paths and codes in a text, at most as many as are kept, the last ones."""
     return [found.rstrip(".,;:") for found in MARK.findall(text[-20_000:])][-MARKS_KEPT:]
+
+
+def _values(arguments: str) -> str:
+    """The values of a call's arguments, as they are without the escapes of JSON."""
+    value = parse_object(arguments)
+    return arguments if value is None else "\n".join(_leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    rest = [value]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, dict):
+            rest += reversed(one.values())
+        elif isinstance(one, list):
+            rest += reversed(one)
+        else:
+            yield str(one)
 
 
 def _short(text: str, chars: int) -> str:

@@ -7,7 +7,7 @@ dangerous call, nor one whose approval is bound to the content of files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from cairn.core.guard import canonical
 from cairn.core.messages import Principal, Record, calls_of, parse_object
 from cairn.core.state import Call, RunState, authors
 from cairn.core.terms import ApprovalTerms, unmet
-from cairn.errors import ConfigError, Refused, UnknownRun
+from cairn.errors import ConfigError, Refused, UnknownGrant
 
 replace = msgspec.structs.replace
 DAY_US = 86_400_000_000
@@ -120,17 +120,37 @@ def covers(
         scope: What was granted.
         tool: The tool that would run.
         text: The arguments as they are written in the call.
-        arguments: As they are validated; as they are written by default.
+        arguments: As they are validated, defaults and all; as they are written by default.
     """
     if scope.tool != tool:
         return False
-    if scope.exact:
-        return canonical(text) == canonical(scope.arguments or "{}")
+    if scope.exact and canonical(text) == canonical(scope.arguments or "{}"):
+        return True
     wanted = parse_object(scope.arguments or "{}") or {}
-    found = parse_object(text) if arguments is None else arguments
-    if found is None:
+    found = parse_object(text) if arguments is None else in_json(text, arguments)
+    if found is None or (scope.exact and set(found) != set(wanted)):
         return False
     return all(name in found and _same(found[name], value) for name, value in wanted.items())
+
+
+def in_json(text: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Validated arguments as grants keep and compare them.
+
+    A value that has no JSON stands as it was written; one that was not written is left out.
+
+    Args:
+        text: The arguments as they are written.
+        arguments: As they are validated, defaults and all.
+    """
+    written = parse_object(text) or {}
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        try:
+            found[name] = msgspec.json.decode(msgspec.json.encode(value, order="sorted"))
+        except (TypeError, ValueError, RecursionError):
+            if name in written:
+                found[name] = written[name]
+    return found
 
 
 def concerns(scope: ev.GrantMade, agent: str, principal: Principal) -> bool:
@@ -204,11 +224,11 @@ def revoked(grants: Grants, n: int, reason: str = "") -> ev.GrantRevoked | None:
     """The event that ends a grant; None when it has ended already.
 
     Raises:
-        UnknownRun: there is no grant of this number.
+        UnknownGrant: there is no grant of this number.
     """
     grant = grants.known.get(n)
     if grant is None:
-        raise UnknownRun(f"there is no grant {n}")
+        raise UnknownGrant(f"there is no grant {n}")
     return None if grant.revoked_at else ev.GrantRevoked(n=n, reason=reason)
 
 
@@ -257,6 +277,17 @@ class Asked(Record):
     decision: Literal["open", "granted", "changed", "denied", "expired"] = "open"
 
 
+Read = Callable[[Asked], Mapping[str, Any] | None]
+"""The arguments that a call was asked about for, as validated; None for those that do not fit."""
+
+
+def _covered(scope: ev.GrantMade, asked: Asked, read: Read | None) -> bool:
+    if read is None:
+        return covers(scope, asked.tool, asked.arguments)
+    arguments = read(asked)
+    return arguments is not None and covers(scope, asked.tool, asked.arguments, arguments)
+
+
 class PastAnswers(Record):
     """What a grant would have answered of what people were asked: so many of so many requests.
 
@@ -268,13 +299,16 @@ class PastAnswers(Record):
     granted: int = 0
     denied: int = 0
 
-    def plus(self, found: Sequence[Asked], scope: ev.GrantMade) -> PastAnswers:
-        """With the requests of one more run."""
+    def plus(
+        self, found: Sequence[Asked], scope: ev.GrantMade, read: Read | None = None
+    ) -> PastAnswers:
+        """With the requests of one more run; `read` validates their arguments."""
         mine = [
             each
             for each in found
-            if covers(scope, each.tool, each.arguments)
+            if each.tool == scope.tool
             and concerns(scope, each.agent, each.principal)
+            and _covered(scope, each, read)
         ]
         return PastAnswers(
             asked=self.asked + len(found),

@@ -9,7 +9,7 @@ from typing import Literal
 
 from cairn.core.lifecycle import PERSON, CallStatus
 from cairn.core.messages import Record
-from cairn.core.state import RunState, waits, wake_at
+from cairn.core.state import RunState, ending, waits, wake_at
 from cairn.errors import ErrorClass
 
 
@@ -99,9 +99,18 @@ def _quiet(state: RunState) -> bool:
     return not any(call.status in NOISY for call in state.calls.values())
 
 
+def persons_answer(state: RunState) -> bool:
+    """Whether the run is about to end with an answer that a person gave."""
+    return bool(state.answer) and state.answer == state.given
+
+
 def pending_of(state: RunState) -> tuple[Pending, ...]:
-    """All that waits for people, in order; unknown effects stay listed after the end."""
+    """All that waits for people, in order; unknown effects stay listed after the end.
+
+    A run that is ending asks nobody for anything any more.
+    """
     found: list[Pending] = []
+    going_on = state.end is None and not ending(state)
     for call in state.calls.values():
         if call.status is CallStatus.TAKEOVER:
             doubt = call.error_class is ErrorClass.IN_DOUBT
@@ -114,7 +123,7 @@ def pending_of(state: RunState) -> tuple[Pending, ...]:
                     detail=call.arguments,
                 )
             )
-        elif state.end is None and call.status in {CallStatus.ASKING, CallStatus.QUESTION}:
+        elif going_on and call.status in {CallStatus.ASKING, CallStatus.QUESTION}:
             asking = call.status is CallStatus.ASKING
             found.append(
                 Pending(
@@ -127,8 +136,8 @@ def pending_of(state: RunState) -> tuple[Pending, ...]:
                     expires_at=call.expires_at if asking else 0,
                 )
             )
-    if state.taken and state.end is None:
+    if state.taken and going_on and not persons_answer(state):
         found.append(Pending(id=f"{state.run}/takeover", kind="takeover", detail=state.taken))
-    if state.question and state.end is None:
+    if state.question and going_on:
         found.append(Pending(id=f"{state.run}/{state.question}", kind="input"))
     return tuple(found)

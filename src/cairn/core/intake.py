@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from itertools import islice
 from math import log
 
 from cairn.core import events as ev
@@ -22,6 +23,8 @@ from cairn.errors import ErrorClass
 ASKS = 2
 """How often a person is asked for what is missing, before the run gives up."""
 CLASSIFY_TRIES = 2
+LOOKED_AT = 20_000
+"""Characters of the requests that are searched for what they must hold."""
 FEW = 24
 """So many tools are all offered; of more only those that fit."""
 CHOSEN = 12
@@ -45,6 +48,11 @@ def own_requests(state: RunState) -> str:
     return "\n".join(text_of(message.parts) for message in own)
 
 
+def all_requests(state: RunState) -> str:
+    """What persons have asked for in the whole conversation, in their words."""
+    return "\n".join(text_of(state.messages[n].parts) for n in state.asked)
+
+
 def last_asked(state: RunState) -> int:
     """Which message is the person's last request."""
     return state.asked[-1] if len(state.asked) else 0
@@ -52,7 +60,8 @@ def last_asked(state: RunState) -> int:
 
 def missing(needs: tuple[Need, ...], text: str) -> tuple[Need, ...]:
     """What a request does not hold."""
-    return tuple(need for need in needs if re.search(need.pattern, text, re.IGNORECASE) is None)
+    shown = text[:LOOKED_AT]
+    return tuple(need for need in needs if re.search(need.pattern, shown, re.IGNORECASE) is None)
 
 
 def to_classify(state: RunState) -> str:
@@ -90,7 +99,8 @@ def choose(
 def taken_in(state: RunState, rules: Rules) -> ev.Event | Aside | None:
     """What is still to be settled before work starts; None when everything is."""
     needs = rules.intake.needs
-    wanted = missing(needs, own_requests(state)) if needs else ()
+    # "thanks" after an order must not be asked for the order again
+    wanted = missing(needs, all_requests(state)) if needs else ()
     if wanted:
         created = state.created
         alone = created is not None and created.approvals != "ask"
@@ -105,7 +115,7 @@ def taken_in(state: RunState, rules: Rules) -> ev.Event | Aside | None:
         return None
     if state.summary_tries >= CLASSIFY_TRIES:
         why = "no model said a kind"
-        return ev.TaskClassified(kind=state.kind, by="rule", why=why)
+        return ev.TaskClassified(kind=state.kind, by="none", why=why)
     return Aside(
         purpose="classify",
         spec=model,
@@ -118,14 +128,28 @@ def classified(state: RunState, text: str) -> ev.TaskClassified:
     """The kind that a model has said, as far as it narrows."""
     kind = said_kind(text)
     if kind is None:
-        return ev.TaskClassified(kind=state.kind, by="rule", why=clean(text)[:200])
+        return ev.TaskClassified(kind=state.kind, by="none", why=clean(text)[:200])
     return ev.TaskClassified(kind=narrower(kind, state.kind), by="model")
 
 
+def _first(state: RunState, rules: Rules) -> list[str]:
+    """The first tools of the catalogue that a task of this kind may be offered."""
+    reads = state.kind == KINDS[0]
+    fit = (n for n in rules.catalogue if not reads or _reads(rules, n))
+    return list(islice(fit, CHOSEN))
+
+
+def _reads(rules: Rules, name: str) -> bool:
+    spec = rules.tools.get(name)
+    return spec is not None and spec.effect == "read"
+
+
 def chosen_tools(state: RunState, rules: Rules) -> ev.ToolsOffered:
-    """The tools that fit the request, and those that were used before."""
+    """The tools that fit the request, and those that were used before; the first if none does."""
     found = choose(rules.catalogue, own_requests(state), rules.always, CHOSEN)
     used = tuple(name for name in state.gist.done if name in rules.catalogue)
     kept = tuple(name for name in state.offered if name in rules.catalogue)
     names = dict.fromkeys((*found, *used, *(kept if state.offered_for >= 0 else ())))
+    if not names:  # no word of the request fits: a start is better than nothing
+        names = dict.fromkeys(_first(state, rules))
     return ev.ToolsOffered(names=tuple(names)[: CHOSEN * 2], why="request")

@@ -94,13 +94,13 @@ TABLE: dict[ErrorClass, tuple[Rung, ...]] = {
     _E.APPROVAL_DENIED: TELL,
     _E.APPROVAL_EXPIRED: TELL,
     _E.MCP_DISCONNECTED: _row(("retry", 2), ("repair", ALWAYS)),
-    _E.INPUT_INCOMPLETE: _row(("ask_user", 1), ("end", 1)),
+    _E.INPUT_INCOMPLETE: _row(("ask_user", 2), ("end", 1)),
     _E.LIMIT_REACHED: _row(("end", 1)),
     _E.NO_PROGRESS: _row(("end", 1)),
     _E.LOOP_DETECTED: TELL,
     _E.STORAGE: _row(("end", 1)),
     _E.CANCELLED: _row(("end", 1)),
-    _E.COMPACTION_FAILED: _row(("end", 1)),
+    _E.COMPACTION_FAILED: _row(("retry", 1), ("degrade", 1)),
     _E.INTERNAL: _row(("end", 1)),
 }
 

@@ -23,7 +23,9 @@ def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     name = name[:NAME_CHARS]
     by_normal = {_normal(each): each for each in known}
     by_normal |= {each.lower(): each for each in by_normal.values()}
+    letters = sorted(name.lower())
     found = [
+        *(each for each in by_normal if sorted(each) == letters),  # two swapped in a short name
         *difflib.get_close_matches(name.lower(), by_normal, cutoff=0.7),
         *difflib.get_close_matches(_normal(name), by_normal, cutoff=0.8),
     ]

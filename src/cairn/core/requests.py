@@ -13,7 +13,7 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.index import Pending
-from cairn.core.messages import Principal
+from cairn.core.messages import Principal, calls_of
 from cairn.core.terms import ApprovalTerms, BoundFile
 
 
@@ -30,6 +30,8 @@ class Request(Pending):
         files: The files a yes is bound to, each with the hash of its content; no hash for one
             that is not there.
         question: What is asked, of a question.
+        instead_of: The tool that the agent asked for, where the policy has put this one in its
+            place; `redirected` is why, as that rule says.
     """
 
     agent: str = ""
@@ -40,6 +42,8 @@ class Request(Pending):
     terms: ApprovalTerms | None = None
     files: tuple[BoundFile, ...] = ()
     question: str = ""
+    instead_of: str = ""
+    redirected: str = ""
 
 
 def number_of(item: Pending) -> int:
@@ -53,10 +57,24 @@ def requests_of(
 ) -> tuple[Request, ...]:
     """What waits in one run, told by the events that asked, as far as `entries` hold them."""
     asked: dict[int, ev.Entry] = {}
+    names: dict[str, str] = {}
+    instead: dict[str, dict[str, str]] = {}
     for entry in entries:
-        if isinstance(entry.event, ev.ApprovalRequested | ev.InputRequested):
-            asked[entry.event.n] = entry
-    return tuple(_told(item, created, asked.get(number_of(item))) for item in found)
+        match entry.event:
+            case ev.ApprovalRequested(n=n) | ev.InputRequested(n=n):
+                asked[n] = entry
+            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() as turn:
+                names |= {part.id: part.name for part in calls_of(turn.parts)}
+            case ev.ToolRedirected(call=call, rule=rule, reason=reason):
+                instead[call] = {"instead_of": names.get(call, ""), "redirected": reason or rule}
+            case _:
+                pass
+    return tuple(
+        msgspec.structs.replace(
+            _told(item, created, asked.get(number_of(item))), **instead.get(item.call, {})
+        )
+        for item in found
+    )
 
 
 def _told(item: Pending, created: ev.RunCreated | None, asked: ev.Entry | None) -> Request:

@@ -6,6 +6,7 @@ are given. The shell builds one `Rules` per agent and hands it in.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -22,6 +23,8 @@ from cairn.core.view import Choice
 from cairn.errors import ErrorClass
 
 SECOND_US = 1_000_000
+INPUT = re.compile(r"\$input(?![A-Za-z0-9_])")
+"""Where the person's request is put into what a tool is called with."""
 SEARCH, FIND, SKILL = "search_history", "find_tools", "load_skill"
 GRACE_US = 30 * SECOND_US
 """After a call's time-out, how long before "it did not happen" may be said (law 4)."""
@@ -61,6 +64,8 @@ class ToolSpec(Record, gc=True):
         taint: Labels of the untrusted content that its outcome brings into the run.
         secrets: Argument and name of each registered secret it may be given; an empty argument
             is any of them.
+        check_some: As `check`, strictly, for some of the arguments and without defaults; None
+            where values stay as they are written.
     """
 
     name: str
@@ -82,6 +87,7 @@ class ToolSpec(Record, gc=True):
     binds: Callable[[dict[str, Any]], Sequence[str]] | None = None
     taint: tuple[str, ...] = ()
     secrets: tuple[tuple[str, str], ...] = ()
+    check_some: Check | None = None
 
 
 class ModelSpec(Record):
@@ -127,11 +133,21 @@ class IntakeRules(Record):
 class Feed(Record):
     """A call that the runtime makes before the model is asked.
 
-    `arguments` is a JSON object; in its texts `$input` stands for the person's request.
+    Args:
+        tool: What is called.
+        arguments: A JSON object; in its texts `$input` stands for the person's request.
+        block: The context block it feeds.
+        tokens: How many tokens the model is sent of what comes; 0 for as many as of any result.
+        over: What is done with more: it is shortened, or left out.
+        needed: Whether the run fails when the block cannot be fed.
     """
 
     tool: str
     arguments: str
+    block: str = ""
+    tokens: int = 0
+    over: Literal["cut", "out"] = "cut"
+    needed: bool = False
 
 
 class Rules(Record, gc=True):

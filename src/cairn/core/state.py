@@ -7,6 +7,7 @@ from hashlib import sha256
 import msgspec
 
 from cairn.core import events as ev
+from cairn.core.feeding import Fed
 from cairn.core.fingerprint import Fingerprint
 from cairn.core.gist import Gist
 from cairn.core.guard import Guard
@@ -200,6 +201,8 @@ class RunState(Record, gc=True):
     compactions: tuple[Condensed, ...] = ()
     """The last ones, and what they replaced."""
     fed: bool = False
+    feeding: tuple[Fed, ...] = ()
+    """The calls that feed context blocks, and what came of them."""
     own: int = 0
     """How many of the requests came from runs before this one."""
     classified: ev.TaskKind | None = None
@@ -226,6 +229,8 @@ class RunState(Record, gc=True):
     answer: int = 0
     """Seq of a reply that may be the final answer, 0 if there is none."""
     answer_text: str = ""
+    given: int = 0
+    """Seq of the last final answer that a person gave in the agent's place."""
     checked: tuple[str, ...] = ()
     task: Task | None = None
 
@@ -291,6 +296,17 @@ def persons_turn(state: RunState) -> bool:
     if not state.taken or state.calls or state.request is not None or state.task is not None:
         return False
     return not (state.queued or state.answer or state.question)
+
+
+def ending(state: RunState) -> str:
+    """Why a run that is not over does nothing new any more, in words; empty if it goes on."""
+    if state.end is not None:
+        return ""
+    if state.cancel is not None:
+        return f"is ending: {state.cancel}"
+    if state.failing is not None:
+        return f"is ending: {state.failing.message or state.failing.status.value}"
+    return ""
 
 
 def is_open(state: RunState, call: Call) -> bool:

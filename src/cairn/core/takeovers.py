@@ -10,6 +10,7 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.evolve_people import BY_HAND, no_turn
+from cairn.core.index import persons_answer
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import CallPart, Part, Text, parse_object
 from cairn.core.state import Call, RunState
@@ -28,7 +29,8 @@ def take_event(state: RunState, by: str, reason: str) -> ev.TakeoverBegun | None
     if not by:
         raise Refused(f"run {state.run} can only be taken over by somebody: say by whom")
     if not reason.strip():
-        raise Refused(f"say why run {state.run} is taken over: it is kept in its journal")
+        whose = f" from {state.taken}, who has it" if state.taken else ""
+        raise Refused(f"say why run {state.run} is taken over{whose}: it is kept in its journal")
     if state.cancel is not None or state.failing is not None:
         raise Refused(f"run {state.run} is ending")
     return None if state.taken == by else ev.TakeoverBegun(reason=reason)
@@ -39,11 +41,18 @@ def end_event(state: RunState, by: str, message: str) -> ev.TakeoverEnded | None
 
     Raises:
         Refused: it is somebody else's, or nobody in particular hands it back. Who must help in
-            their absence takes the run over first, and says why.
+            their absence takes the run over first, and says why. Nor is a run handed back whose
+            final answer was just given: the agent would answer in its place.
     """
     if not state.taken:
         return None
     _theirs(state, by)
+    if persons_answer(state):
+        raise Refused(
+            f"run {state.run} is about to end with the final answer that {state.taken} has given, "
+            "and an agent that goes on would give its own instead: let the run end (cairn resume "
+            f"{state.run}), or make calls instead of the answer, and hand the run back then"
+        )
     says = f" They say: {message}" if message.strip() else ""
     return ev.TakeoverEnded(note=f"{HAND_BACK}{says}")
 

@@ -51,7 +51,9 @@ class ApprovalTerms(Record):
         numeric = isinstance(length, int | float) and not isinstance(length, bool)
         if not numeric or not 0 <= self.expires_in <= LONGEST_S:
             raise ConfigError(
-                "terms.expires_in", f"{length!r} is no length of time", "Give seconds, 0 or more"
+                "terms.expires_in",
+                f"{length!r} is no length of time",
+                "Give seconds as a number, 0 or more: 3600 is an hour",
             )
 
     @property

@@ -12,10 +12,13 @@ from datetime import UTC, datetime
 import msgspec
 
 from cairn.core import events as ev
+from cairn.core.decisions import ALREADY, Approve, Deny
 from cairn.core.index import Pending
+from cairn.core.messages import calls_of
 from cairn.core.requests import Request, number_of, requests_of
 from cairn.core.state import RunState
 from cairn.core.terms import unmet
+from cairn.engine.load import load
 from cairn.errors import CorruptJournal, UnknownRun
 from cairn.ports import Store
 
@@ -51,28 +54,44 @@ async def requests(store: Store, found: Sequence[Pending]) -> list[Request]:
 
 async def _of_run(store: Store, run: str, items: Sequence[Pending]) -> tuple[Request, ...]:
     first = (await store.read(run, upto=1))[0].event
-    wanted = {number_of(item) for item in items} - {0}
+    numbers = {number_of(item) for item in items} - {0}
+    calls = {item.call for item in items if number_of(item)} - {""}
 
-    def asks(entry: ev.Entry) -> bool:
-        event = entry.event
-        return isinstance(event, ev.ApprovalRequested | ev.InputRequested) and event.n in wanted
+    def tells(entry: ev.Entry) -> bool:
+        """Whether it asked, redirected one of the calls, or is the turn that made one."""
+        match entry.event:
+            case ev.ApprovalRequested(n=n) | ev.InputRequested(n=n):
+                return n in numbers
+            case ev.ToolRedirected(call=call):
+                return call in calls
+            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() as turn:
+                return any(part.id in calls for part in calls_of(turn.parts))
+        return False
 
-    asked = await _from_the_end(store, run, asks, len(wanted))
-    return requests_of(items, first if isinstance(first, ev.RunCreated) else None, asked)
+    def whole(found: Sequence[ev.Entry]) -> bool:
+        asked = {getattr(entry.event, "n", 0) for entry in found}
+        made = {p.id for e in found for p in calls_of(getattr(e.event, "parts", ()))}
+        return numbers <= asked and calls <= made
+
+    told = reversed(await _from_the_end(store, run, tells, whole))
+    return requests_of(items, first if isinstance(first, ev.RunCreated) else None, told)
 
 
 async def _from_the_end(
-    store: Store, run: str, wanted: Callable[[ev.Entry], bool], many: int
+    store: Store,
+    run: str,
+    wanted: Callable[[ev.Entry], bool],
+    enough: Callable[[Sequence[ev.Entry]], bool],
 ) -> list[ev.Entry]:
-    """The last `many` entries that are wanted, latest first; fewer if there are no more."""
+    """The last entries that are wanted, latest first, until it is enough or there are no more."""
     found: list[ev.Entry] = []
     upto, step = (await store.info(run)).head, TAIL
-    while upto > 0 and len(found) < many:
+    while upto > 0 and not enough(found):
         after = max(upto - step, 0)
         entries = await store.read(run, after=after, upto=upto)
         found += [entry for entry in reversed(entries) if wanted(entry)]
         upto, step = after, step * 4
-    return found[:many]
+    return found
 
 
 async def decision(store: Store, run: str, n: int) -> tuple[ev.Entry | None, ev.Entry | None]:
@@ -85,7 +104,8 @@ async def decision(store: Store, run: str, n: int) -> tuple[ev.Entry | None, ev.
 
     asked: ev.Entry | None = None
     decided: ev.Entry | None = None
-    for entry in await _from_the_end(store, run, about, 2):
+    both = await _from_the_end(store, run, about, lambda found: len(found) > 1)
+    for entry in both[:2]:
         if isinstance(entry.event, ev.ApprovalRequested):
             asked = entry
         else:
@@ -106,7 +126,33 @@ def standing(decided: ev.Entry | None, who: str) -> str:
     if decided is None:
         return "was decided like this before"
     how = HOW.get(type(decided.event), "decided")
+    return f"was already {how} {by_whom(decided, who)}"
+
+
+def by_whom(decided: ev.Entry, who: str) -> str:
+    """Whose decision it is and since when, in words: `by ann at 2026-11-30 12:19:02 UTC`."""
     by = "you" if decided.actor and decided.actor == who else decided.actor
-    said = f" by {by}" if by else ""
     at = datetime.fromtimestamp(decided.at // 1_000_000, UTC)
-    return f"was already {how}{said} at {at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{f'by {by} ' if by else ''}at {at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+async def otherwise(store: Store, run: str, wanted: Approve | Deny, why: str) -> str:
+    """Why a decision was refused, and of one that was taken before: by whom, when, what is left."""
+    _, decided = await decision(store, run, wanted.n)
+    if decided is None or ALREADY not in why:
+        return why
+    state = await load(store, run)
+    return f"{why}: {by_whom(decided, wanted.by)}. {_instead(state, wanted.n, type(wanted))}"
+
+
+def _instead(state: RunState, n: int, wanted: type[Approve | Deny]) -> str:
+    """What can still be done where request `n` was decided otherwise than is wanted now."""
+    call = next((each for each in state.calls.values() if each.approval == n), None)
+    if state.end is not None or call is None or call.closed:
+        return "What it asked about is over"
+    if wanted is Approve:
+        return f"Calls that have not started are changed by cairn edit {state.run}"
+    stop = f"cairn cancel {state.run} ends the run"
+    if call.attempt:
+        return f"It has been started: {stop}"
+    return f"It has not been started: cairn takeover {state.run} -m WHY stops the agent, {stop}"

@@ -14,6 +14,7 @@ from cairn.core.outcomes import Fault, Reply, model_outcome, tool_failed, tool_u
 from cairn.core.rules import ToolSpec
 from cairn.core.state import Call, RunState
 from cairn.crew import Crew
+from cairn.engine.feeding import feed_of, fitted
 from cairn.errors import ErrorClass
 from cairn.tools.results import UnserialisableResult, clip, to_json
 
@@ -153,7 +154,9 @@ def _tool(
         ]
     facts = _numbered(back.facts, len(state.artifacts))
     made = sum(isinstance(fact, ev.ArtifactCreated) for fact in facts)
-    return [*facts, *_returned(back, call, spec, state, made)]
+    events = _returned(back, call, spec, state, made)
+    feed = feed_of(state, crew.rules, call)
+    return [*facts, *(events if feed is None else fitted(events, feed, state, made))]
 
 
 def _numbered(facts: tuple[ev.Event, ...], known: int) -> list[ev.Event]:

@@ -36,6 +36,7 @@ from cairn.errors import (
     DepsFailed,
     ErrorClass,
     StoreBusy,
+    ToolError,
     ToolsUnready,
 )
 from cairn.governance.secrets import Sealed
@@ -233,6 +234,8 @@ class CallRunner:
         """Tools that fit a query and are not on offer yet: name to description."""
         state = self._journal.state
         crew = self._host.crew(state.agent)
+        if not crew.rules.catalogue:
+            raise ToolError("this agent has no more tools than a hook withholds in this turn")
         hidden = {n: w for n, w in crew.rules.catalogue.items() if n not in state.offered}
         found = choose(hidden, query, frozenset(), limit)
         said = {schema.name: schema.description for schema in crew.schemas}
@@ -252,6 +255,7 @@ class CallRunner:
         if self._workspace is None:
             self._workspace = self._host.workspace(state)
         monotonic = self._host.clock.monotonic_us
+        catalogue = self._host.crew(state.agent).rules.catalogue
         return Context(
             run_id=run,
             session=state.created.session if state.created else "",
@@ -269,7 +273,7 @@ class CallRunner:
             artifact=artifact,
             artifacts=len(state.artifacts),
             history=lambda query, limit: search(self._journal.state.messages, query, limit),
-            tools=self._find_tools if self._host.crew(state.agent).rules.catalogue else None,
+            tools=self._find_tools if catalogue or state.withheld else None,
             workspace=self._workspace,
             sandbox=self._host.walls.minimum,
             memory=self._host.desk(store, state, call, self._sealed.text),

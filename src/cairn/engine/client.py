@@ -24,9 +24,9 @@ from cairn.core.redaction import Redaction
 from cairn.core.requests import Request
 from cairn.core.state import RunState
 from cairn.core.terms import BoundFile
-from cairn.engine.asked import decision, missing, requests, standing
+from cairn.engine.asked import decision, missing, otherwise, requests, standing
 from cairn.engine.branch import fork_run, retry_run
-from cairn.engine.given import check_call, check_request, check_run_id, check_seq
+from cairn.engine.given import check_call, check_request, check_run_id, check_said, check_seq
 from cairn.engine.load import load
 from cairn.errors import (
     ConfigError,
@@ -58,6 +58,8 @@ class Task(Record, gc=True):
     on_loop: Literal["stop", "ask"] = "stop"
     fingerprint: Fingerprint | str = ""
     policy: Policy | None = None
+    kind_by: Literal["", "rule"] = ""
+    """Who narrowed the kind when it was handed over."""
     actor: str = ""
     """Who sent it, where that is not the principal."""
     mode: Literal["", "queue", "interrupt"] = ""
@@ -110,8 +112,9 @@ class Client:
         """
         run = check_run_id(run) if run else new_id()
         sealed = self.secrets.of(task.principal)
-        names = {"run": run, "session": task.session, "principal": task.principal.id}
-        _check_names(sealed, **names, actor=task.actor)
+        who = task.principal
+        names = {"principal": who.id, "tenant": who.tenant, "role": "\n".join(who.roles)}
+        _check_names(sealed, run=run, session=task.session, actor=task.actor, **names)
         task = sealed.value(task)
         found = await self._create_on_top(task, run)
         if found is not None and found.erased:
@@ -149,18 +152,25 @@ class Client:
             raise RunConflict(f"the id {id!r} was that of a message; take another")
         return where.run
 
-    def check_names(self, principal: Principal, **names: str) -> None:
-        """Refuse names that hold a secret; they are kept as they are.
+    def check_names(self, principal: Principal | None, /, **names: str) -> None:
+        """Refuse names with a secret in what is kept of a principal, or of nobody in particular.
 
         Raises:
             ConfigError: names the field.
         """
-        _check_names(self.secrets.of(principal), **names)
+        known = self.secrets.anyones() if principal is None else self.secrets.of(principal)
+        _check_names(known, **names)
 
     async def posted(
-        self, id: str, parts: tuple[Part, ...], principal: Principal
+        self, id: str, parts: tuple[Part, ...], principal: Principal, said: str = ""
     ) -> ev.RunRef | None:
         """Where the message of this id is: its run and event; None if there is none yet.
+
+        Args:
+            id: The run id that stands for it.
+            parts: The message.
+            principal: For whom the work is done.
+            said: The sender's own id of it.
 
         Raises:
             RunConflict: the id is that of another message.
@@ -175,7 +185,7 @@ class Client:
         else:  # what it took over from the run before comes first
             known = event.input[-len(parts) :]
         if known != self.secrets.of(principal).value(parts):
-            raise RunConflict(f"the id {id!r} is that of another message; take another")
+            raise RunConflict(f"the id {(said or id)!r} is that of another message; take another")
         return where
 
     async def take_over(self, task: Task, after: str) -> str:
@@ -265,6 +275,7 @@ class Client:
             consumes=consumes,
             limits=task.limits,
             kind=task.kind,
+            kind_by=task.kind_by,
             approvals=task.approvals,
             on_loop=task.on_loop,
             fingerprint=task.fingerprint,
@@ -356,7 +367,11 @@ class Client:
         Raises:
             Refused: also when this person may not decide it, though others have.
         """
-        done = await self.submit(run, command, actor)
+        _check_names(self.secrets.anyones(), role="\n".join(command.roles))
+        try:
+            done = await self.submit(run, command, actor)
+        except Refused as error:
+            raise Refused(await otherwise(self.store, run, command, str(error))) from error
         if done.entry is not None:
             return done
         asked, decided = await decision(self.store, run, command.n)
@@ -401,9 +416,13 @@ class Client:
         return await self._decide(run, command, actor)
 
     async def answer(self, request: str, text: str, actor: str = "") -> Submitted:
-        """Answer a question."""
+        """Answer a question.
+
+        Raises:
+            ConfigError: the text is empty: that answers nothing.
+        """
         run, n = check_request(request)
-        return await self.submit(run, cmd.Answer(n=n, text=clean(text)), actor)
+        return await self.submit(run, cmd.Answer(n=n, text=check_said("text", text)), actor)
 
     async def resolve(
         self,

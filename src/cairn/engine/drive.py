@@ -41,10 +41,12 @@ from cairn.engine.perform import perform_task
 from cairn.engine.requesting import Requester
 from cairn.engine.versions import refuse_pinned, version_change
 from cairn.errors import ErrorClass, Fenced, StoreError, UnknownAgent
+from cairn.governance.tool_names import is_known
 from cairn.ports import Claim, Store
 
 replace = msgspec.structs.replace
 DOING = (Append, AskModel, StartCalls, ProbeCall, RunTask)
+GAP_CHARS = 1_000
 NO_RULES = Rules(tools={}, models=())
 """Enough to end a cancelled run whose agent is not known here."""
 
@@ -173,7 +175,7 @@ class Drive:
         """What is to be done now; before anything is, it is said which version does it."""
         while True:
             action = decide(self._journal.state, self._rules_now(), self._journal.tick())
-            if not isinstance(action, DOING) or not self._version_noted():
+            if not isinstance(action, DOING) or not (self._version_noted() or self._gaps_noted()):
                 return action
 
     def _rules_now(self) -> Rules:
@@ -195,6 +197,20 @@ class Drive:
         if found is not None:
             self._journal.decide([(0, found)])
         return found is not None
+
+    def _gaps_noted(self) -> bool:
+        """Say so, if servers are not there whose tools the run goes on without."""
+        servers = self._crew.agent.servers if self._crew is not None else ()
+        found = [
+            (0, ev.ErrorRaised(error_class=ErrorClass.MCP_DISCONNECTED, message=fault, where=where))
+            for server in servers
+            if not is_known(server)
+            and (fault := clean(str(getattr(server, "fault", "")))[:GAP_CHARS])
+            and (where := f"mcp:{server.name}") not in self._journal.state.degraded
+        ]
+        if found:
+            self._journal.decide(found)
+        return bool(found)
 
     def _waiting(self, action: Wait) -> Directive:
         kind: Literal["later", "wait"] = "later" if "retry_at" in action.reasons else "wait"

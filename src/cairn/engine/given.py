@@ -23,6 +23,7 @@ from cairn.core.limits import Limits
 from cairn.core.messages import Blob, Part, PlanItem, Principal, Text, Uri, clean, parse_object
 from cairn.core.policy import Policy
 from cairn.errors import ConfigError, UnknownRun
+from cairn.governance.rule_names import declared_labels
 from cairn.governance.tool_names import Naming, check_names, check_offered
 from cairn.hooks import Hook, checked_hooks, joined
 from cairn.ports import ReplyCall
@@ -94,22 +95,63 @@ def check_words(kind: object, approvals: object) -> tuple[TaskKind, Literal["ask
     return kind, approvals  # type: ignore[return-value]  # both are among the literals now
 
 
-def check_mode(mode: object, known: tuple[str, ...]) -> str:
+def check_mode(mode: object, known: tuple[str, ...], field: str = "mode") -> str:
     """The mode itself, if it is one of these.
 
     Raises:
         ConfigError: it is not.
     """
     if mode not in known:
-        raise ConfigError("mode", f"{mode!r} is unknown", f"Use one of {', '.join(known)}")
+        fix = f"Use one of {', '.join(filter(None, known))}"
+        if "" in known:
+            fix += ", or leave it out; a message that steers a run is sent with rt.send or rt.post"
+        raise ConfigError(field, f"{mode!r} is unknown", fix)
     return str(mode)
+
+
+def check_session(session: object) -> str:
+    """The id of a session that a message is for.
+
+    Raises:
+        ConfigError: it is empty, or cannot be stored.
+    """
+    name = check_text("session", session)
+    if not name.strip():
+        raise ConfigError("session", "it is empty", "Name the conversation, as 'ann-1'")
+    return name
+
+
+def check_said(field: str, text: object) -> str:
+    """What a person says, made storable.
+
+    Raises:
+        ConfigError: it is no text, or holds nothing but blanks.
+    """
+    if not isinstance(text, str):
+        raise ConfigError(field, f"{text!r:.200} is no text", "Give a string")
+    if not clean(text).strip():
+        raise ConfigError(field, "it is empty", "Say something")
+    return clean(text)
 
 
 def principal_of(given: object) -> Principal:
     """A principal, given as one or by its id.
 
     Raises:
-        ConfigError: it is neither, or a name in it cannot be stored.
+        ConfigError: it is neither, its id is empty, or a name in it cannot be stored. What nobody
+            is named for could be neither handed over nor erased.
+    """
+    who = _named(given)
+    if not who.id.strip():
+        raise ConfigError("principal", "its id is empty", "Say for whom, by an id as 'ann'")
+    return who
+
+
+def _named(given: object) -> Principal:
+    """A principal, or nobody in particular.
+
+    Raises:
+        ConfigError: it is none, or a name in it cannot be stored.
     """
     who = Principal(id=given) if isinstance(given, str) else given
     if not isinstance(who, Principal):
@@ -118,6 +160,9 @@ def principal_of(given: object) -> Principal:
         raise ConfigError("principal.roles", f"{who.roles!r} is no tuple", 'Write ("clerk",)')
     for name in (who.id, who.tenant, *who.roles):
         check_text("principal", name)
+    if who.tenant and not who.tenant.strip():
+        fix = "Name the tenant, or leave it out"
+        raise ConfigError("principal.tenant", f"{who.tenant!r} is blank", fix)
     return who
 
 
@@ -129,7 +174,7 @@ def person_of(by: object, roles: object) -> Principal:
     Raises:
         ConfigError: it is neither, or a name in it cannot be stored.
     """
-    who = principal_of(clean(by) if isinstance(by, str) else by)
+    who = _named(clean(by) if isinstance(by, str) else by)
     if isinstance(roles, str) or not isinstance(roles, Sequence):
         raise ConfigError("roles", f"{roles!r} are none", 'Give names, as ("lead",)')
     for name in roles:
@@ -166,8 +211,9 @@ def parts_of(given: object) -> tuple[Part, ...]:
     """
     items = tuple(given) if isinstance(given, list | tuple) else (given,)
     parts = tuple(map(_part_of, items))
-    if not parts:
-        raise ConfigError("input", f"{given!r} holds nothing", "Pass a string")
+    if all(isinstance(part, Text) and not part.content.strip() for part in parts):
+        fix = "Pass a text, or a file (pathlib.Path)"
+        raise ConfigError("input", f"{given!r:.200} holds nothing", fix)
     if sum(len(p.content) for p in parts if isinstance(p, Blob)) > FILES_BYTES:
         limit = f"all files together are larger than {FILES_BYTES >> 20} MiB"
         raise ConfigError("input", limit, "Pass addresses (cairn.Uri), or fewer files")
@@ -372,11 +418,8 @@ def check_deployment(agents: object, policy: object, ladder: object) -> list[Age
         raise ConfigError("Runtime.policy", f"{policy!r} is none", "Give a cairn.Policy")
     if not isinstance(ladder, Ladder):
         raise ConfigError("Runtime.ladder", f"{ladder!r} is none", "Give a cairn.Ladder")
-    if isinstance(policy, Policy) and agents:
-        check_names(policy, agents, "Runtime.policy")
-    for agent in agents:
-        if agent.policy is not None:
-            check_names(agent.policy, (agent,), f"Agent({agent.name!r}).policy")
+    for naming in namings(policy, agents, agents) if agents else ():
+        check_names(naming)
     return list(agents)
 
 
@@ -397,8 +440,38 @@ def check_hooks(hooks: object, agents: Sequence[Agent]) -> tuple[Hook, ...]:
     return found
 
 
-def check_run_policy(given: object, agent: Agent) -> Policy | None:
+def namings(policy: object, everybody: Sequence[Agent], of: Sequence[Agent]) -> list[Naming]:
+    """A deployment's policy and those of these agents, with whom else each is for."""
+    whole, found = tuple(everybody), []
+    labels: frozenset[str] = frozenset()
+    if isinstance(policy, Policy):  # code of the deployment's own names nothing
+        labels = declared_labels(policy)
+        found.append(Naming(policy=policy, agents=whole, where="Runtime.policy"))
+    for agent in of:
+        if agent.policy is not None:
+            where = f"Agent({agent.name!r}).policy"
+            found.append(
+                Naming(
+                    policy=agent.policy,
+                    agents=(agent,),
+                    where=where,
+                    everybody=whole,
+                    labels=labels,
+                )
+            )
+    return found
+
+
+def check_run_policy(
+    given: object, agent: Agent, everybody: Sequence[Agent] = (), deployed: object = None
+) -> Policy | None:
     """The policy that narrows a run, if it is one that its journal can hold.
+
+    Args:
+        given: The policy.
+        agent: Whose run it is.
+        everybody: All agents of the runtime, whose labels may come into the session.
+        deployed: The deployment's policy, whose further labels it may name.
 
     Raises:
         ConfigError: it is none, decides by code, or names what is not there.
@@ -408,7 +481,14 @@ def check_run_policy(given: object, agent: Agent) -> Policy | None:
     if type(given) is not Policy or given.parts:
         fix = "Give a cairn.Policy of tools, effects and rules"
         raise ConfigError("policy", f"{given!r:.200} cannot narrow a run", fix)
-    check_names(given, (agent,), "policy")
-    naming = Naming(policy=given, agents=(agent,), where="policy")
+    labels = declared_labels(deployed) if isinstance(deployed, Policy) else frozenset()
+    naming = Naming(
+        policy=given,
+        agents=(agent,),
+        where="policy",
+        everybody=tuple(everybody),
+        labels=labels,
+    )
+    check_names(naming)
     check_offered(naming, agent, strict=True)
     return given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from cairn.core import events as ev
@@ -9,9 +10,11 @@ from cairn.core.grants import NO_GRANTS as NONE_KNOWN
 from cairn.core.grants import (
     Grants,
     PastAnswers,
+    Read,
     asked_in,
     described,
     fold_grants,
+    grant_of,
     made,
     revoked,
 )
@@ -61,10 +64,36 @@ async def grants_of(store: Store) -> Grants:
     return fold_grants(NONE_KNOWN, await store.read(STORE))
 
 
+async def uses_of(store: Store) -> tuple[Counter[int], int]:
+    """How many calls each grant has answered in the newest runs, and how many runs these are.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    used: set[tuple[int, str, str]] = set()
+    runs = await store.runs(RunFilter(limit=RUNS_LOOKED_AT))
+    for info in runs:
+        try:
+            entries = await store.read(info.run)
+        except (CorruptJournal, RunErased):
+            continue  # it says nothing that could be counted
+        for event in (entry.event for entry in entries):
+            if isinstance(event, ev.ToolStarted) and (n := grant_of(event.rule)):
+                used.add((n, info.run, event.call))
+    return Counter(n for n, _, _ in used), len(runs)
+
+
 async def show_grant(
-    store: Store, wanted: ev.GrantMade, now: int, warnings: tuple[str, ...] = ()
+    store: Store,
+    wanted: ev.GrantMade,
+    now: int,
+    warnings: tuple[str, ...] = (),
+    read: Read | None = None,
 ) -> GrantShown:
     """A grant as it would be, with these warnings; nothing is written.
+
+    Args:
+        read: Validates the arguments of calls that were asked about, as is done before they start.
 
     Raises:
         Refused: it would be for dangerous calls. ConfigError: a part of it is not usable.
@@ -76,7 +105,7 @@ async def show_grant(
             entries = await store.read(info.run)
         except (CorruptJournal, RunErased):
             continue  # it says nothing that could be counted
-        past = past.plus(asked_in(info.run, entries), scope)
+        past = past.plus(asked_in(info.run, entries), scope, read)
     allows = tuple(described(scope))
     return GrantShown(scope=scope, allows=allows, past=past, runs=len(runs), warnings=warnings)
 
@@ -97,7 +126,7 @@ async def revoke_grant(store: Store, clock: Clock, n: int, reason: str, actor: s
     """Let a grant answer nothing from here on; False when it had ended already.
 
     Raises:
-        UnknownRun: there is no such grant.
+        UnknownGrant: there is no such grant.
     """
     event = await _written(store, clock, actor, lambda known, _: revoked(known, n, clean(reason)))
     return event is not None

@@ -8,7 +8,7 @@ import logging
 import os
 import platform
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from cairn.agent import Agent
@@ -23,6 +23,7 @@ from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.state import Call, RunState
 from cairn.crew import Crew, prepare
 from cairn.engine.clock import SystemClock
+from cairn.engine.given import namings
 from cairn.engine.walls import Walls
 from cairn.engine.watchers import Watchers
 from cairn.errors import (
@@ -35,7 +36,14 @@ from cairn.errors import (
     UnknownTools,
 )
 from cairn.governance.secrets import Secrets
-from cairn.governance.tool_names import Naming, check_offered, names_there, servers_to_reach
+from cairn.governance.tool_names import (
+    Naming,
+    check_offered,
+    could_offer,
+    is_known,
+    names_there,
+    servers_to_reach,
+)
 from cairn.hooks import Hook
 from cairn.memory.desk import Desk
 from cairn.memory.port import Memory
@@ -149,7 +157,7 @@ class Host:
         Raises:
             UnknownAgent: this process does not know it.
             UnknownTools: the policy names tools that the agent's servers do not offer, or could
-                offer and were not reached.
+                offer and were not reached, or labels or arguments that nothing has.
         """
         crew = self.crew(name)
         agent = self.agents[name]
@@ -166,15 +174,12 @@ class Host:
 
     def _namings(self, agent: Agent) -> list[Naming]:
         """The policies that an agent works under, with whom else each is for."""
-        everybody, policy = tuple(self.agents.values()), self._deployment.policy
-        given: Any = policy
-        found = []
-        if isinstance(given, Policy):  # code of the deployment's own names nothing
-            found.append(Naming(policy=policy, agents=everybody, where="Runtime.policy"))
-        if agent.policy is not None:
-            where = f"Agent({agent.name!r}).policy"
-            found.append(Naming(policy=agent.policy, agents=(agent,), where=where))
-        return found
+        return namings(self._deployment.policy, tuple(self.agents.values()), (agent,))
+
+    @property
+    def policed(self) -> tuple[tuple[Agent, ...], Policy]:
+        """All agents, and the deployment's policy."""
+        return tuple(self.agents.values()), self._deployment.policy
 
     async def ready(self, name: str) -> None:
         """Reach the servers of an agent's tools, those that were never reached.
@@ -203,6 +208,28 @@ class Host:
             raise
         except (NotDone, ConfigError) as error:
             raise ToolsUnready(f"agent {name}: {error}") from error
+
+    async def reach(self, agent: str, tools: Iterable[str]) -> str:
+        """Reach the servers that may have these tools of an agent; why one could not be reached."""
+        known = self.agents.get(agent)
+        if known is None:
+            return ""
+        wanted = [name for name in tools if name not in known.tools]
+        servers = [s for s in known.servers if any(could_offer(s, name) for name in wanted)]
+        for server in servers:
+            try:
+                await server.ready()
+            except (NotDone, ConfigError) as error:
+                return str(error)
+            if not is_known(server):
+                fault = str(getattr(server, "fault", ""))
+                return fault or f"the server {server.name} cannot be reached"
+        return ""
+
+    @property
+    def policy(self) -> Policy:
+        """What may run unasked, as the deployment decides."""
+        return self._deployment.policy
 
     @property
     def on_change(self) -> OnChange:

@@ -1,4 +1,4 @@
-"""Hooks before a request to a model: they may take tools from its offer, and nothing else."""
+"""Hooks before a request to a model: they see it and may take tools from its offer, no more."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.actions import AskModel
+from cairn.core.compaction import to_summarise
 from cairn.core.hooked import rule_of
-from cairn.core.messages import Message, Record
+from cairn.core.intake import to_classify
+from cairn.core.messages import Message, Record, user
 from cairn.core.rules import Problem
 from cairn.core.state import RunState
 from cairn.core.view import sent
@@ -52,7 +54,8 @@ async def narrowed_tools(
 ) -> Offer | None:
     """The tools of a request after the hooks have had their say; None when news came meanwhile.
 
-    Hooks that fail are journaled as `error.raised`. Awaits nothing when there are no hooks.
+    Hooks that fail are journaled as `error.raised`. Awaits nothing when there are no hooks. What
+    is asked beside the turns offers no tools: hooks see it, and there is nothing to narrow.
 
     Args:
         action: The request that is about to be made.
@@ -67,7 +70,7 @@ async def narrowed_tools(
     await journal.flush()  # the request cannot be built without awaiting (law 3)
     if journal.state is not state:
         return None
-    shown = sent(state.messages, action.view or state.view, state.summary)
+    shown = _shown(state, action)
     work = _offer(hooks, state, action, offered, shown)
     found = await attend(work, "hooks", store, journal, flights, bounded=False)
     journal.tick()
@@ -77,6 +80,13 @@ async def narrowed_tools(
     if problems:
         journal.record([(action.step, problem) for problem in problems])
     return offer
+
+
+def _shown(state: RunState, action: AskModel) -> Sequence[Message]:
+    if action.purpose == "turn":
+        return sent(state.messages, action.view or state.view, state.summary)
+    summary = action.purpose == "summary"
+    return [user(to_summarise(state, action.cut) if summary else to_classify(state))]
 
 
 async def _offer(
@@ -103,6 +113,7 @@ async def _offer(
             principal=state.principal,
             kind=state.kind,
             taint=state.taint,
+            purpose=action.purpose,
         )
         said = read(_narrowed, await ask(hook, request), left)
         if isinstance(said, Problem):

@@ -20,9 +20,9 @@ from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
 from cairn.engine.offering import narrowed_tools
 from cairn.engine.perform import ModelCall, model_for, offered
-from cairn.errors import ErrorClass
+from cairn.errors import ConfigError, ErrorClass, Fenced, StoreError
 from cairn.governance.secrets import Sealed
-from cairn.ports import Lane, Model, Permit, Store, ToolSchema
+from cairn.ports import Lane, Model, Permit, Store
 
 
 class Requester:
@@ -130,13 +130,12 @@ class Requester:
         journal = self._journal
         state = journal.state
         what: dict[str, Any] = {"purpose": action.purpose, "cut": action.cut}
-        tools: tuple[ToolSchema, ...] = ()
-        if action.purpose == "turn":
-            found = offered(state, crew, action.view or state.view)
-            offer = await narrowed_tools(action, crew, found, self._store, journal, self._flights)
-            if offer is None:
-                return False
-            tools = offer.schemas
+        turn = action.purpose == "turn"
+        found = offered(state, crew, action.view or state.view) if turn else ()
+        offer = await narrowed_tools(action, crew, found, self._store, journal, self._flights)
+        if offer is None:
+            return False
+        if turn:
             what = {
                 "blocks": blocks,
                 "messages": len(state.messages),
@@ -152,10 +151,10 @@ class Requester:
         journal.decide([(action.step, event)])
         if not await journal.flush():
             return False
-        if action.purpose == "turn":
+        if turn:
             self._checked = len(state.messages)
             self._seen = journal.state.view
-        request = ModelCall(journal.state, crew, self._host, self._sealed, tools, permit)
+        request = ModelCall(journal.state, crew, self._host, self._sealed, offer.schemas, permit)
         self._flights.launch("model", request.make(), request.timeout_s, request.stopped)
         return True
 
@@ -184,22 +183,46 @@ class Requester:
 
     async def _block(self, block: ContextBlock, action: AskModel) -> ev.Block | None:
         if isinstance(block.text, str):
-            return block.fitted(self._sealed.text(clean(block.text)))
+            return self._held(block, block.text)
         what = f"the context block {block.name}"
         if block.name == "instructions":
             what = f"the instructions of agent {self._journal.state.agent}"
         work = text_of(block.text, self._briefing(action))
         try:
             found = await attend(work, what, self._store, self._journal, self._flights)
+        except (StoreError, Fenced):
+            raise
         except Exception as error:  # whatever it is, a block that is not needed is left out
-            if block.needed:
-                raise
             self._journal.tick()
-            return block.missing(self._sealed.text(f"{type(error).__name__}: {error}")[:200])
+            return self._without(block, what, f"failed: {type(error).__name__}: {error}")
         self._journal.tick()
         if found is None:
             return None
-        return block.fitted(self._sealed.text(clean(str(found[0]))))
+        text: object = found[0]
+        if text is None:
+            return self._without(block, what, "it returned None")
+        if not isinstance(text, str):
+            problem = f"its function returned {type(text).__name__}, which is no text"
+            raise ConfigError(f"ContextBlock({block.name!r}).text", problem, "Return a text")
+        return self._held(block, text)
+
+    def _held(self, block: ContextBlock, text: str) -> ev.Block | None:
+        """The block with its text; one that is too long and needed ends the run."""
+        made = block.fitted(self._sealed.text(clean(text)))
+        if made.text or not text or not block.needed:
+            return made
+        return self._without(block, f"the context block {block.name}", made.why)
+
+    def _without(self, block: ContextBlock, what: str, why: str) -> ev.Block | None:
+        """The block left out; one that is needed ends the run."""
+        said = self._sealed.text(clean(why))[:500]
+        if not block.needed:
+            return block.missing(said[:200])
+        own = block.name == "instructions"  # of the agent itself: it does not depend on them
+        error_class = ErrorClass.INTERNAL if own else ErrorClass.DEPENDENCY_FAILED
+        message = f"{what}: {said}" if own else f"{what} is needed: {said}"
+        self._journal.decide([(0, ev.RunFailed(error_class=error_class, message=message))])
+        return None
 
     def _briefing(self, action: AskModel) -> Briefing:
         state = self._journal.state

@@ -35,7 +35,8 @@ class Run(Record, gc=True):
         degraded: What had to be left out, by name.
         error_class: Class of the fault, when it failed.
         limit: The limit that stopped it.
-        note: Of the verb that gave this: a decision that had been taken before, by whom and when.
+        note: Of the verb that gave this: a decision that had been taken before, by whom and when,
+            or why new arguments were not checked.
     """
 
     id: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from cairn.core import events as ev
-from cairn.core.evolve import fold
-from cairn.core.messages import Blob, CallPart, Message, Part, ResultPart, Text, Uri
-from cairn.core.state import RunState, transcript
+from cairn.core.evolve import evolve
+from cairn.core.lifecycle import CallStatus
+from cairn.core.messages import Blob, CallPart, Message, Part, ResultPart, Text, Uri, text_of
+from cairn.core.state import Call, RunState, transcript
 from cairn.engine.load import start_of
 from cairn.engine.sessions import Conversation
 from cairn.errors import CairnError
@@ -15,6 +16,18 @@ from cairn.ports import RunInfo, Store
 
 RESULT_CHARS = 400
 """As much of what a tool said as is shown; the events hold all of it."""
+STANDS = {
+    CallStatus.ASKING: "waits for approval",
+    CallStatus.APPROVED: "is approved, and has not been started yet",
+    CallStatus.QUESTION: "waits for an answer",
+    CallStatus.STARTED: "is at work",
+    CallStatus.RETRYING: "failed, and will be tried again",
+    CallStatus.UNKNOWN: "was started, and nobody knows what came of it",
+    CallStatus.TAKEOVER: "waits for a person to say what came of it",
+}
+"""How a call stands that has no outcome."""
+NOTE = "[runtime]"
+"""How a message begins that the runtime has for the model, and nobody else has sent."""
 
 
 async def transcript_of(store: Store, seen: Conversation) -> str:
@@ -36,16 +49,47 @@ async def _run(store: Store, run: RunInfo) -> list[str]:
     try:
         entries = await store.read(run.run)
         first = await start_of(store, run.run, entries)
-        state = fold(first, entries)
+        state, questions = _folded(first, entries)
     except CairnError as error:
         return [*lines, f"It cannot be read: {_plain(str(error))}", ""]
-    own = transcript(state)[_before(entries, first) :]
-    for message in own:
-        lines += _message(message, run)
+    begin, asked = _before(entries, first), set(state.asked)
+    said = [*(state.messages if state.end is None else transcript(state))]
+    for n, message in enumerate(said[begin:], begin):
+        lines += questions.pop(n, [])
+        noted = n not in asked and text_of(message.parts).startswith(NOTE)
+        lines += _message(message, run, "runtime" if noted else run.principal)
+    for question in questions.values():
+        lines += question
+    if state.end is None and state.calls:
+        lines += [line for call in state.calls.values() for line in _open(call)]
     end = state.end
     if end is not None and end.message:
         lines += [f"Ended: {_plain(end.message)}", ""]
     return lines
+
+
+def _folded(state: RunState, entries: list[ev.Entry]) -> tuple[RunState, dict[int, list[str]]]:
+    """The run, and what the runtime has asked in it: by the message that was said next."""
+    questions: dict[int, list[str]] = {}
+    for entry in entries:
+        state = evolve(state, entry)
+        if isinstance(entry.event, ev.InputRequested) and not entry.event.call:
+            asked = questions.setdefault(len(state.messages), [])
+            asked += ["**the runtime asks**", "", *_quoted(entry.event.question), ""]
+    return state, questions
+
+
+def _open(call: Call) -> list[str]:
+    """How a call of a run that is not over stands."""
+    if call.closed:
+        ok = "" if call.status is CallStatus.COMPLETED else " (not done)"
+        return [f"- result of `{_plain(call.name)}`{ok}", "", *_cut(call.result), ""]
+    return [f"- `{_plain(call.name)}` {STANDS.get(call.status, 'has not been started yet')}", ""]
+
+
+def _cut(result: str) -> list[str]:
+    more = ["> …"] if len(result) > RESULT_CHARS else []
+    return [*_quoted(result[:RESULT_CHARS]), *more]
 
 
 def _before(entries: list[ev.Entry], first: RunState) -> int:
@@ -56,8 +100,8 @@ def _before(entries: list[ev.Entry], first: RunState) -> int:
     return len(first.messages) - took
 
 
-def _message(message: Message, run: RunInfo) -> list[str]:
-    who = {"user": run.principal, "assistant": run.agent}.get(message.role, message.role)
+def _message(message: Message, run: RunInfo, person: str) -> list[str]:
+    who = {"user": person, "assistant": run.agent}.get(message.role, message.role)
     lines: list[str] = []
     for part in message.parts:
         lines += _part(part, who)
@@ -72,9 +116,7 @@ def _part(part: Part, who: str) -> list[str]:
             return [f"- calls `{_plain(part.name)}`", "", *_quoted(part.arguments), ""]
         case ResultPart():
             ok = "" if part.ok else " (not done)"
-            cut = part.result[:RESULT_CHARS]
-            more = ["> …"] if len(part.result) > RESULT_CHARS else []
-            return [f"- result{ok}", "", *_quoted(cut), *more, ""]
+            return [f"- result{ok}", "", *_cut(part.result), ""]
         case Blob():
             return [f"**{_plain(who)}** sent `{_plain(part.name or part.mime_type)}`", ""]
         case Uri():

@@ -98,6 +98,7 @@ async def take_over(store: Store, run: str, host: Host) -> str:
         session=created.session,
         limits=created.limits,
         kind=created.kind,
+        kind_by=created.kind_by,
         approvals=created.approvals,
         on_loop=created.on_loop,
         fingerprint=host.crew(state.agent).fingerprint,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cairn.core.messages import Record
@@ -52,6 +52,8 @@ class KnownTool(Record, gc=True):
 
 Said = tuple[str, str, str]
 """The level, where it stands, and what is wrong."""
+Unknown = tuple[str, str, str, str]
+"""Where it stands, the argument, that there is none, and what may have been meant."""
 
 
 def argument_findings(
@@ -79,17 +81,55 @@ def argument_findings(
     return sorted(lined, key=lambda each: (each.line, each.place))
 
 
-def _layer(
+def unknown_arguments(
+    policy: Policy, tools: Sequence[KnownTool], beyond: Collection[str] = ()
+) -> list[Unknown]:
+    """Arguments of which its rules speak and that none of the tools they cover has.
+
+    Args:
+        policy: The policy, with its parts.
+        tools: All tools of the agents it is for.
+        beyond: How names of tools begin that may be there all the same; rules that may be about
+            one of those are left out.
+    """
+    found = [*_unknown(policy, "", tools, beyond)]
+    for section in SECTIONS:
+        parts: Mapping[str, Policy] = getattr(policy, section)
+        for name, part in parts.items():
+            own = [t for t in tools if t.agent == name] if section == "agents" else tools
+            found += _unknown(part, f"{section}.{name}.", own, beyond)
+    return found
+
+
+def _unknown(
     policy: Policy, place: str, tools: Sequence[KnownTool], beyond: Collection[str]
-) -> Iterator[Said]:
+) -> Iterator[Unknown]:
+    for rule, own, covered in _covering(policy, place, tools, beyond):
+        for path, predicate in rule.arguments.items():
+            yield from _missing(f"{own}.arguments.{path}", (path,), covered)
+            yield from _missing(f"{own}.arguments.{path}", _currencies(predicate), covered)
+        yield from _redirect(rule, own, covered, tools)
+
+
+def _covering(
+    policy: Policy, place: str, tools: Sequence[KnownTool], beyond: Collection[str]
+) -> Iterator[tuple[Rule, str, list[KnownTool]]]:
+    """The rules, each with where it stands and the tools it is about, where all are known."""
     for rule in policy.rules:
         if any(may_be(glob, beyond) for glob in rule.tools or ("*",)):
             continue  # one of the tools that are not known may have what it asks for
         covered = [tool for tool in tools if _speaks_of(rule, tool)]
-        own = f"{place}rules.{rule.name}"
+        yield rule, f"{place}rules.{rule.name}", covered
+
+
+def _layer(
+    policy: Policy, place: str, tools: Sequence[KnownTool], beyond: Collection[str]
+) -> Iterator[Said]:
+    for rule, own, covered in _covering(policy, place, tools, beyond):
         for path, predicate in rule.arguments.items():
-            yield from _argument(f"{own}.arguments.{path}", path, predicate, covered)
-        yield from _redirect(rule, own, covered, tools)
+            yield from _types(f"{own}.arguments.{path}", path, predicate, covered)
+    for where, _, problem, meant in _unknown(policy, place, tools, beyond):
+        yield "error", where, f"{problem}; {meant[0].lower()}{meant[1:]}"
 
 
 def _speaks_of(rule: Rule, tool: KnownTool) -> bool:
@@ -98,27 +138,25 @@ def _speaks_of(rule: Rule, tool: KnownTool) -> bool:
     return named and effects and (not rule.agents or tool.agent in rule.agents)
 
 
-def _argument(
+def _types(
     where: str, path: str, predicate: Predicate, covered: Sequence[KnownTool]
 ) -> Iterator[Said]:
-    if not covered:
-        return  # that there is no such tool is said elsewhere
-    places = [place_of(tool.schema, path) for tool in covered]
-    if not any(place.there for place in places):
-        yield "error", where, missing(path, places, covered)
-        return
-    there = [place for place in places if place.there]
+    there = [place for tool in covered if (place := place_of(tool.schema, path)).there]
     told = [found for place in there if (found := _unfit(predicate, place)) is not None]
-    if len(told) == len(there):
+    if told and len(told) == len(there):
         worst = "error" if all(level == "error" for level, _ in told) else "warning"
         yield worst, where, next(said for level, said in told if level == worst)
-    for other in _currencies(predicate):
-        places = [place_of(tool.schema, other) for tool in covered]
-        if not any(place.there for place in places):
-            yield "error", where, missing(other, places, covered)
 
 
-def missing(path: str, places: Sequence[Place], tools: Sequence[KnownTool]) -> str:
+def _missing(where: str, paths: Iterable[str], tools: Sequence[KnownTool]) -> Iterator[Unknown]:
+    """Which of the paths no tool has; where there is no tool at all, that is said elsewhere."""
+    for path in paths:
+        places = [place_of(tool.schema, path) for tool in tools]
+        if tools and not any(place.there for place in places):
+            yield where, path, *missing(path, places, tools)
+
+
+def missing(path: str, places: Sequence[Place], tools: Sequence[KnownTool]) -> tuple[str, str]:
     """That no tool has an argument of this name, and what may have been meant."""
     near = list(dict.fromkeys(name for place in places for name in place.near))
     names = sorted({tool.name for tool in tools})
@@ -126,32 +164,24 @@ def missing(path: str, places: Sequence[Place], tools: Sequence[KnownTool]) -> s
     negated = "no" if len(names) == 1 else "an"
     close = nearest(path, near)
     if close:
-        meant = f"did you mean {' or '.join(map(repr, close))}?"
+        meant = f"Did you mean {' or '.join(map(repr, close))}?"
     else:
-        meant = f"there are {listed(sorted(near))}" if near else "there are none"
-    return f"{who} {negated} argument {path!r}; {meant}"
+        meant = f"There are {listed(sorted(near))}" if near else "There are none"
+    return f"{who} {negated} argument {path!r}", meant
 
 
 def _redirect(
     rule: Rule, own: str, covered: Sequence[KnownTool], tools: Sequence[KnownTool]
-) -> Iterator[Said]:
+) -> Iterator[Unknown]:
     """What a redirect takes from the old call, and what the new one has no place for."""
     if rule.redirect is None or rule.redirect.arguments is None:
         return
     targets = [tool for tool in tools if tool.name == rule.redirect.tool]
     for name, source in rule.redirect.arguments.items():
         where = f"{own}.redirect.arguments.{name}"
-        places = [place_of(tool.schema, name) for tool in targets]
-        if targets and not any(place.there for place in places):
-            yield "error", where, missing(name, places, targets)
-        if (
-            isinstance(source, From)
-            and covered
-            and not any(map(str.isdigit, source.path.split(".")))
-        ):
-            places = [place_of(tool.schema, source.path) for tool in covered]
-            if not any(place.there for place in places):
-                yield "error", where, missing(source.path, places, covered)
+        yield from _missing(where, (name,), targets)
+        if isinstance(source, From) and not any(map(str.isdigit, source.path.split("."))):
+            yield from _missing(where, (source.path,), covered)
 
 
 def _currencies(predicate: Predicate) -> Iterator[str]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from cairn.core import events as ev
+from cairn.core.grants import Asked, Read, in_json
 from cairn.core.messages import Principal, Record, parse_object
 from cairn.core.policy import Intent, Policy, Rule, Verdict, weigh
-from cairn.core.rules import Rules, ToolSpec
+from cairn.core.policy.rule import fits_glob
+from cairn.core.rules import Problem, Rules, ToolSpec
 from cairn.core.terms import narrowed, unmet
 from cairn.errors import ConfigError, Refused
 from cairn.governance.arguments import KnownTool, missing
@@ -30,8 +34,13 @@ class Holder(Record, gc=True):
     schema: Mapping[str, Any]
 
 
-def looked_at(scope: ev.GrantMade, who: str, holders: Sequence[Holder]) -> tuple[str, ...]:
-    """What is to be known of a grant before it is made.
+def looked_at(
+    scope: ev.GrantMade, who: str, holders: Sequence[Holder]
+) -> tuple[ev.GrantMade, tuple[str, ...]]:
+    """A grant as it is kept, and what is to be known of it before it is made.
+
+    Its arguments are kept as the tool validates them, for so are those of calls when the two are
+    compared.
 
     Args:
         scope: The grant.
@@ -44,6 +53,10 @@ def looked_at(scope: ev.GrantMade, who: str, holders: Sequence[Holder]) -> tuple
     """
     given = parse_object(scope.arguments or "{}") or {}
     warnings = [*_arguments(scope, given, holders)]
+    scope, unfit = _fitted(scope, given, holders)
+    if not warnings:
+        warnings += unfit
+    given = parse_object(scope.arguments or "{}") or {}
     refusals: list[str] = []
     for holder in holders:
         intent = _intent(scope, given, holder)
@@ -51,12 +64,31 @@ def looked_at(scope: ev.GrantMade, who: str, holders: Sequence[Holder]) -> tuple
         if verdict.decision in {"deny", "redirect"}:
             warnings.append(_denied(holder, verdict, intent))
             continue
+        if verdict.decision == "allow" and not _may_ask(holder, intent):
+            warnings.append(
+                f"the policy allows {intent.tool} of agent {holder.agent} unasked "
+                f"({verdict.rule}): "
+                "a grant answers only where it asks, so this one can answer nothing there"
+            )
+            continue
         refused, warned = _terms(scope, who, holder, verdict, intent)
         refusals += refused
         warnings += warned
     if refusals and len(refusals) == len(holders):
         raise Refused(refusals[0])
-    return tuple(dict.fromkeys([*warnings, *refusals]))
+    return scope, tuple(dict.fromkeys([*warnings, *refusals]))
+
+
+def reader(holders: Sequence[Holder]) -> Read:
+    """Validates the arguments of recorded calls by the tool that their agent has now."""
+    by_agent = {holder.agent: holder for holder in holders}
+
+    def read(asked: Asked) -> Mapping[str, Any] | None:
+        holder = by_agent.get(asked.agent, holders[0])
+        found = holder.rules.tools[asked.tool].check(asked.arguments)
+        return None if isinstance(found, Problem) else found
+
+    return read
 
 
 def _intent(scope: ev.GrantMade, given: Mapping[str, Any], holder: Holder) -> Intent:
@@ -83,7 +115,8 @@ def _arguments(
                 KnownTool(name=scope.tool, agent=h.agent, effect=scope.effect, schema=h.schema)
                 for h in holders
             ]
-            said = missing(name, places, tools)
+            said, meant = missing(name, places, tools)
+            said = f"{said}; {meant[0].lower()}{meant[1:]}"
             raise ConfigError("grant.arguments", said, "Name arguments that it has")
         kind = NAMED.get(type(value), "")
         fitting = NUMBERS if kind in NUMBERS else {kind}
@@ -91,6 +124,48 @@ def _arguments(
         if kind and all(types) and not any(fitting & each for each in types):
             known = " or ".join(sorted(set().union(*types)))
             yield f"argument {name} is {known}: no call has {value!r}"
+
+
+def _fitted(
+    scope: ev.GrantMade, given: Mapping[str, Any], holders: Sequence[Holder]
+) -> tuple[ev.GrantMade, list[str]]:
+    """The grant with its arguments as they are validated, and what no call can be like."""
+    if not holders or not (scope.arguments or scope.exact):
+        return scope, []
+    found = [_read(scope, given, holder.rules.tools[scope.tool]) for holder in holders]
+    texts = [_text(values) for values, _ in found]
+    said = [problem for _, problem in found if problem]
+    said += [
+        f"agent {holder.agent} reads these arguments otherwise than {holders[0].agent}: name one"
+        for holder, text in zip(holders, texts, strict=True)
+        if text != texts[0]
+    ]
+    return msgspec.structs.replace(scope, arguments=texts[0]), said
+
+
+def _read(
+    scope: ev.GrantMade, given: Mapping[str, Any], spec: ToolSpec
+) -> tuple[dict[str, Any], str]:
+    """Arguments as a tool validates them, one by one, and why no call has them."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        text = _text({name: value})
+        values = spec.check_some(text) if spec.check_some is not None else {name: value}
+        if isinstance(values, Problem):
+            told = values.message.partition("\n- ")[2].partition("\n")[0] or values.message
+            return dict(given), f"no call has these arguments: {told}"
+        found |= in_json(text, values)
+    if not scope.exact:
+        return found, ""
+    whole = spec.check(_text(given))
+    if isinstance(whole, Problem):
+        told = whole.message.partition("\n- ")[2].partition("\n")[0] or whole.message
+        return found, f"no call has these arguments and no other: {told}"
+    return in_json(_text(given), whole), ""
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(values, order="sorted").decode()
 
 
 # ---------------------------------------------------------------- the policy
@@ -126,12 +201,38 @@ def _terms(
 
 def _speaking(holder: Holder, intent: Intent) -> Iterator[Rule]:
     """The rules of all layers that have something to say, as far as is known."""
+    for policy in _layers(holder):
+        yield from (rule for rule in policy.rules if rule.speaks(intent))
+
+
+def _layers(holder: Holder) -> list[Policy]:
     given: list[Any] = [holder.rules.policy, holder.rules.agent_policy]
     policies = [policy for policy in given if isinstance(policy, Policy)]
     for section in SECTIONS:
         policies += [p for policy in policies[:2] for p in getattr(policy, section).values()]
-    for policy in policies:
-        yield from (rule for rule in policy.rules if rule.speaks(intent))
+    return policies
+
+
+def _may_ask(holder: Holder, intent: Intent) -> bool:
+    """Whether some layer may ask about the tool: in another run, or with other arguments."""
+    given: list[Any] = [holder.rules.policy, holder.rules.agent_policy]
+    if any(policy is not None and not isinstance(policy, Policy) for policy in given):
+        return True  # code decides, and may decide anything
+    layers = _layers(holder)
+    return any(
+        (policy is not holder.rules.policy and _table_asks(policy, intent))
+        or any(_asks_about(rule, intent) for rule in policy.rules)
+        for policy in layers
+    )
+
+
+def _table_asks(policy: Policy, intent: Intent) -> bool:
+    return "ask" in {policy.tools.get(intent.tool), policy.effects.get(intent.effect)}
+
+
+def _asks_about(rule: Rule, intent: Intent) -> bool:
+    named = not rule.tools or any(fits_glob(intent.tool, glob) for glob in rule.tools)
+    return rule.decide == "ask" and named and (not rule.effects or intent.effect in rule.effects)
 
 
 def _is_open(rule: Rule, intent: Intent) -> bool:

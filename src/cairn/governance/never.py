@@ -182,8 +182,6 @@ def contradiction(predicate: Predicate) -> str:
     """Why no value can ever be so; empty when one can."""
     parts = [*_flat(predicate)]
     for part in parts:
-        if isinstance(part, Amount) and _empty(part.min, part.max):
-            return f"nothing is at least {part.min} and at most {part.max}"
         if isinstance(part, Not) and any(part.predicate == other for other in parts):
             return "it must be so and must not be so"
     ranges = [p for p in parts if isinstance(p, Range)]

@@ -6,7 +6,7 @@ Only the plain part of YAML is taken: no aliases, no tags, one document, bounded
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cairn.core.messages import Record
@@ -19,6 +19,8 @@ MOST_FAULTS = 100
 TAG = "tag:yaml.org,2002:"
 ODD_NUMBER = re.compile(r"[-+]?0[0-9A-Za-z]|.*[:_]")
 """Numbers that YAML reads in another base, or as minutes or thousands."""
+YES = frozenset({"yes", "on", "y"})
+"""Words that YAML reads as true beside that word."""
 PLAIN = {
     f"{TAG}str": "text",
     f"{TAG}int": "a number",
@@ -67,8 +69,13 @@ class Node:
         """The node below, under this key."""
         return Node(self.reader, yaml, f"{self.field}.{key}" if self.field else key)
 
-    def mapping(self, known: tuple[str, ...] | None = None) -> dict[str, Node]:
-        """The values by their keys; keys beside `known` are faults, and so are doubled ones."""
+    def mapping(
+        self, known: tuple[str, ...] | None = None, hints: Mapping[str, str] | None = None
+    ) -> dict[str, Node]:
+        """The values by their keys; keys beside `known` are faults, and so are doubled ones.
+
+        `hints` say what to write in place of some of the keys that are none here.
+        """
         if self.yaml.tag != f"{TAG}map":
             fix = f"Write a mapping of {listed(known)}" if known else "Write a mapping"
             self.fault(f"it is {self.kind}", fix)
@@ -87,10 +94,17 @@ class Node:
             elif known is not None and key.value not in known:
                 close = nearest(key.value, known)
                 meant = f"Did you mean {close[0]}?" if close else f"Known are {listed(known)}"
+                meant = (hints or {}).get(key.value, meant)
                 self.reader.say(line, node.field, "there is no such field", meant)
             else:
                 found[key.value] = node
         return found
+
+    def key_lines(self) -> dict[str, int]:
+        """The line of each key of a mapping, by the key's name."""
+        pairs = self.yaml.value if self.yaml.tag == f"{TAG}map" else []
+        texts = [key for key, _ in pairs if key.tag == f"{TAG}str"]
+        return {self.inside(key.value, key).field: key.start_mark.line + 1 for key in texts}
 
     def items(self) -> list[Node]:
         """The items of a list."""
@@ -145,9 +159,13 @@ class Node:
     def truth(self) -> bool:
         """True or false."""
         if self.kind != "true or false":
-            self.fault(f"it is {self.kind}", "Write true or false")
+            self.fault(f"it is {self.kind}", "Write true or false, without quotes")
             return False
-        return bool(self.plain())
+        written = self.yaml.value.lower()
+        if written not in {"true", "false"}:
+            meant = "true" if written in YES else "false"
+            self.fault(f"{self.yaml.value} is not taken for {meant} here", f"Write {meant}")
+        return written == "true" or written in YES
 
     def plain(self) -> Any:
         """Whatever stands there, as plain data."""
@@ -179,7 +197,9 @@ class Reader:
         """The value of a scalar; what is written so that it reads as something else is a fault."""
         written = node.yaml.value
         if node.kind == "true or false" and written.lower() not in {"true", "false"}:
-            node.fault(f"{written} reads as true or false", "Put it into quotes, or write that")
+            meant = "true" if written.lower() in YES else "false"
+            fix = f"Write {meant}, or put it into quotes where a text is meant"
+            node.fault(f"{written} reads as {meant}", fix)
         elif node.kind == "a number" and ODD_NUMBER.match(written):
             fix = "Put it into quotes, or write it plainly"
             node.fault(f"{written} reads as another number", fix)
@@ -205,7 +225,10 @@ class Reader:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             said = (error.problem or "it is no YAML").strip()
-            self.say(mark.line + 1 if mark else 1, "", said, "Mend the form of this line")
+            fix = "Mend the form of this line"
+            if said.startswith("mapping values are not allowed"):
+                said, fix = "a text with ': ' in it stands without quotes", "Put it into quotes"
+            self.say(mark.line + 1 if mark else 1, "", said, fix)
             return None
         except (yaml.YAMLError, RecursionError) as error:
             said = " ".join(str(error).split())[:200]

@@ -68,6 +68,13 @@ def file_of(policy: Policy) -> PolicyFile | None:
     return _loaded.get(id(policy))
 
 
+def at_line(policy: Policy, place: str) -> str:
+    """` (policy.yaml:7)` for a policy that was read from a file."""
+    file = file_of(policy)
+    line = file.line(place) if file is not None else 0
+    return f" ({file.path}:{line})" if file is not None and line else ""
+
+
 def load_policy(path: str | Path) -> Policy:
     """The policy of a YAML file.
 
@@ -124,18 +131,21 @@ class Places(Record, gc=True):
 
 
 def _whole(root: Node, lines: Places) -> Policy | None:
-    given = root.mapping(("version", "name", *LAYER, *SECTIONS))
+    given = root.mapping(("version", "name", "labels", *LAYER, *SECTIONS))
     if "version" in given and given["version"].whole() != 1:
         given["version"].fault("this version is not known", "Write version: 1")
     fields: dict[str, Any] = _layer(given, lines, "")
     if "name" in given:
         fields["name"] = given["name"].text()
+    if "labels" in given:
+        fields["labels"] = given["labels"].texts()
     for section in SECTIONS:
         if section in given:
             fields[section] = {
                 key: build(node, lambda inner: Policy(**inner), _section(node, lines))
                 for key, node in given[section].mapping().items()
             }
+            lines.parts.update(given[section].key_lines())
     return build(root, lambda found: Policy(**found), fields)
 
 

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from weakref import WeakSet
 
 from cairn.core.messages import Principal, parse_object
+from cairn.core.names import listed, nearest
 from cairn.core.redaction import Redaction
 from cairn.core.rules import Problem
 from cairn.core.secrets import (
@@ -134,6 +135,24 @@ class Secrets:
     def names(self) -> tuple[str, ...]:
         """The names that every run may use."""
         return tuple(sorted(self._shared))
+
+    def check_tool(self, tool: str, names: Sequence[str]) -> None:
+        """Refuse a tool that declares a secret which nobody can have, where some are registered.
+
+        With a function for principals only it knows the names; they are looked for at the call.
+
+        Raises:
+            ConfigError: names the tool, and what may have been meant.
+        """
+        if self._ask or not self._shared:
+            return
+        for name in names:
+            if name not in self._shared:
+                close = nearest(name, self._shared)
+                meant = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
+                fix = meant or f"Register it, or name one of {listed(self.names)}"
+                problem = f"it declares the secret {name!r}, which is not registered"
+                raise ConfigError(f"tool {tool!r}.secrets", problem, fix)
 
     def rotate(self, name: str, value: str) -> None:
         """Use another value from here on; the old one is still found wherever it stands.

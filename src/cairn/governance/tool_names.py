@@ -13,7 +13,8 @@ from cairn.core.messages import Record
 from cairn.core.names import listed, nearest
 from cairn.core.policy import Policy
 from cairn.errors import ConfigError, UnknownTools
-from cairn.governance.policy_file import file_of
+from cairn.governance.policy_file import at_line
+from cairn.governance.rule_names import check_rules, known_server
 from cairn.tools.registry import ToolServer
 
 Said = tuple[str, str, str, str]
@@ -40,11 +41,25 @@ class Staff(Protocol):
 
 
 class Naming(Record, gc=True):
-    """A policy, whose agents it is for, and how it is called in messages."""
+    """A policy, whose agents it is for, and how it is called in messages.
+
+    `everybody` are all agents of the runtime, whose labels may come before it in a session, by
+    default the same; `labels` are those that come from elsewhere, beside the policy's own.
+    """
 
     policy: Policy
     agents: tuple[Any, ...]
     where: str
+    everybody: tuple[Any, ...] = ()
+    labels: frozenset[str] = frozenset()
+
+    def check_rules(self) -> None:
+        """Refuse rules that name a label which nothing brings, or an argument that no tool has.
+
+        Raises:
+            UnknownLabels, UnknownArguments: as `rule_names.check_rules`.
+        """
+        check_rules(self.policy, self.where, self.agents, self.everybody, self.labels)
 
     def tool_names(self) -> dict[str, list[str]]:
         """The tools it names one by one, and where each of them stands."""
@@ -66,7 +81,7 @@ def could_offer(server: ToolServer, name: str) -> bool:
 
 def is_known(server: ToolServer) -> bool:
     """Whether the server was ever reached, so that its tools are known."""
-    return bool(server.version) or bool(server.tools())
+    return known_server(server)
 
 
 def offers_of(agent: Staff) -> set[str]:
@@ -81,14 +96,15 @@ def offers_of(agent: Staff) -> set[str]:
 # ---------------------------------------------------------------- when the runtime is made
 
 
-def check_names(policy: Policy, agents: Sequence[Staff], where: str) -> None:
-    """Refuse a policy that names an agent, or a tool, which cannot be there.
+def check_names(naming: Naming) -> None:
+    """Refuse a policy that names an agent, a tool, a label or an argument which cannot be there.
 
     What a server could offer may be there; `check_offered` looks at that when it was reached.
 
     Raises:
         UnknownTools, ConfigError: names the place, its line, and what may have been meant.
     """
+    policy, agents, where = naming.policy, naming.agents, naming.where
     static = sorted({name for agent in agents for name in agent.tools})
     servers = [server for agent in agents for server in agent.servers]
     found: list[Said] = []
@@ -96,18 +112,19 @@ def check_names(policy: Policy, agents: Sequence[Staff], where: str) -> None:
         if kind == "agent":
             _check_agent(policy, name, f"{where}.{place}", place, [a.name for a in agents])
         elif name not in static and not any(could_offer(server, name) for server in servers):
-            fix = _meant(name, static, servers)
-            said = f"no agent has this tool{_line(policy, place)}"
+            fix = meant(name, static, servers)
+            said = f"no agent has this tool{at_line(policy, place)}"
             found.append((f"{where}.{place}", name, said, fix))
     if found:
         raise UnknownTools.of(found)
+    naming.check_rules()
 
 
 def _check_agent(policy: Policy, name: str, field: str, place: str, known: list[str]) -> None:
     if name not in known:
         close = nearest(name, known)
         fix = f"Did you mean {close[0]!r}?" if close else f"The agents are {listed(sorted(known))}"
-        raise ConfigError(field, f"there is no agent {name!r}{_line(policy, place)}", fix)
+        raise ConfigError(field, f"there is no agent {name!r}{at_line(policy, place)}", fix)
 
 
 # ---------------------------------------------------------------- when servers were reached
@@ -122,6 +139,8 @@ def check_offered(
     naming: Naming, agent: Staff, *, seen: Collection[str] = (), strict: bool = False
 ) -> tuple[list[str], list[str]]:
     """Refuse a policy that names tools which the servers of an agent could have and do not.
+
+    Then its rules are looked at again: the labels and arguments of those tools are known now.
 
     Args:
         naming: The policy.
@@ -150,15 +169,16 @@ def check_offered(
         if missing and not strict and not any(map(is_known, mine)):
             waiting.append(name)
             continue
-        said, fix = "no agent has this tool", _meant(name, known, mine)
+        said, fix = "no agent has this tool", meant(name, known, mine)
         if missing:
             said = "nobody can tell yet whether this tool is there"
             fix = f"Let the server {missing[0].name!r} be reached, or take the name out"
         for place in places:
-            at = f"{said}{_line(naming.policy, place)}"
+            at = f"{said}{at_line(naming.policy, place)}"
             found.append((f"{naming.where}.{place}", name, at, fix))
     if found:
         raise UnknownTools.of(found)
+    naming.check_rules()
     return gone, waiting
 
 
@@ -184,14 +204,7 @@ def _unknown(naming: Naming, name: str) -> list[ToolServer]:
 # ---------------------------------------------------------------- words
 
 
-def _line(policy: Policy, place: str) -> str:
-    """` (policy.yaml:7)` for a policy that was read from a file."""
-    file = file_of(policy)
-    line = file.line(place) if file is not None else 0
-    return f" ({file.path}:{line})" if file is not None and line else ""
-
-
-def _meant(name: str, known: Sequence[str], servers: Sequence[ToolServer]) -> str:
+def meant(name: str, known: Sequence[str], servers: Sequence[ToolServer]) -> str:
     """What to write instead of a name that is not there."""
     prefixes = [str(getattr(server, "prefix", "")) for server in servers]
     offered = [tool.name for server in servers for tool in server.tools()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
@@ -37,6 +38,13 @@ RULE = ("name", "decide", "reason", *LISTS, "arguments", "spend", "redirect", "a
 COMMAND = ("programs", "first", "only_flags", "no_flags", "with_flags", "words", "most_words")
 PLAIN = ("equals", "one_of", "matches", "min", "max", "amount", "inside", "outside", "host")
 PREDICATE = (*PLAIN, "ports", "command", "not", "all", "any", "optional")
+OWN_KEYS = {
+    **dict.fromkeys((*COMMAND, "command"), "command"),
+    **dict.fromkeys(("currency", "currency_argument"), "amount"),
+}
+"""Words that stand inside one predicate, and which."""
+LENGTH = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(s|m|h|d)")
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 MOST_TRIES = 64
 """More wrong words than this in one list are not said one by one."""
 
@@ -222,8 +230,19 @@ def _terms(node: Node) -> ApprovalTerms | None:
     if "other_person" in given:
         fields["other_person"] = given["other_person"].truth()
     if "expires_in" in given:
-        fields["expires_in"] = float(given["expires_in"].number())
+        fields["expires_in"] = _seconds(given["expires_in"])
     return build(node, lambda found: ApprovalTerms(**found), fields, given)
+
+
+def _seconds(node: Node) -> float:
+    """A length of time: seconds, 0 after a fault."""
+    if node.kind == "a number":
+        return float(node.number())
+    found = LENGTH.fullmatch(str(node.yaml.value)) if node.kind == "text" else None
+    seconds = f"{float(found[1]) * UNITS[found[2]]:g}" if found is not None else ""
+    fix = f"Write {seconds}" if seconds else "Write a number without quotes: 3600 is an hour"
+    node.fault(f"it is {node.kind}, and a length of time is a number of seconds", fix)
+    return 0.0
 
 
 # ---------------------------------------------------------------- predicates
@@ -236,7 +255,7 @@ def _predicate(node: Node, *, outermost: bool = True) -> Predicate | None:
         node.fault(f"it is {node.kind}", "Write what it must be, as in {equals: ...}")
         return None
     faults = len(node.reader.faults)
-    given = node.mapping(known)
+    given = node.mapping(known, _inside(known))
     found = [made for made in _parts(node, given) if made is not None]
     if not found:
         if len(node.reader.faults) == faults:
@@ -249,6 +268,15 @@ def _predicate(node: Node, *, outermost: bool = True) -> Predicate | None:
     if "optional" in given and given["optional"].truth():
         return IfGiven(predicate=whole)
     return whole
+
+
+def _inside(known: tuple[str, ...]) -> dict[str, str]:
+    """What to write where a predicate's own word stands without the predicate's name."""
+    return {
+        key: f"It belongs inside {name}: write {name}: {{{key}: ...}} below the argument's name"
+        for key, name in OWN_KEYS.items()
+        if key not in known and name in known
+    }
 
 
 def _parts(node: Node, given: dict[str, Node]) -> list[Predicate | None]:

@@ -191,7 +191,7 @@ class Connection:
             resources=has is not None and has.resources is not None,
             prompts=has is not None and has.prompts is not None,
             version=session.protocol_version or "",
-            info=shorten(f"{info.name} {info.version}", 200) if info is not None else "",
+            info=shorten(f"{info.name} {info.version}".strip(), 200) if info is not None else "",
         )
 
     # ---------------------------------------------------------------- asking the server

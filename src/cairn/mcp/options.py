@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
+from cairn.core.declaration import Declaration
 from cairn.core.events import Effect
 from cairn.core.messages import Record
 from cairn.core.names import listed
@@ -21,7 +22,7 @@ MIN_PIN = 8
 LONGEST_S = 24 * 3600.0
 
 
-class ToolOptions(Record):
+class ToolOptions(Record, metaclass=Declaration):
     """What the operator knows about one tool of a server.
 
     Args:
@@ -59,9 +60,12 @@ def declared(server: str, effects: Mapping[str, Declared]) -> dict[str, ToolOpti
     Raises:
         ConfigError: a word is none, or does not go with another.
     """
-    return {
-        name: _one(f"McpServer({server!r}).effects[{name!r}]", effects[name]) for name in effects
-    }
+    given: object = effects
+    where = f"McpServer({server!r}).effects"
+    if not isinstance(given, Mapping):
+        fix = 'Write the effect of each tool: {"find": "read"}'
+        raise ConfigError(where, f"{given!r:.200} is no mapping", fix)
+    return {name: _one(f"{where}[{name!r}]", effects[name]) for name in effects}
 
 
 def _one(where: str, given: object) -> ToolOptions:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from cairn.core.messages import Record
-from cairn.core.names import MESSAGE_CHARS, listed
+from cairn.core.names import MESSAGE_CHARS, nearest
 from cairn.core.rules import Check, Problem
 from cairn.tools.arguments import read_object
 from cairn.tools.shapes import Schema, shape
@@ -97,11 +97,32 @@ def _faults(validator: Any, given: dict[str, Any]) -> list[str]:
     _steps.left = MAX_STEPS
     found = []
     for error in validator.iter_errors(given):
-        where = ".".join(map(str, error.absolute_path)) or "the whole"
-        found.append(f"- {shorten(where, 100)}: {shorten(str(error.message), 200)}")
+        place = [*map(str, error.absolute_path)]
+        name = _lost(error)
+        where = ".".join([*place, name] if name else place) or "the whole"
+        said = _missing(name, error) if name else str(error.message)
+        found.append(f"- {shorten(where, 100)}: {shorten(said, 400)}")
         if len(found) > FAULTS_SHOWN:
             break
     return found
+
+
+def _lost(error: Any) -> str:
+    """The field that a `required` misses; empty for any other fault."""
+    given = error.instance
+    if error.validator != "required" or not isinstance(given, dict):
+        return ""
+    missing = (n for n in error.validator_value if isinstance(n, str) and n not in given)
+    return next((n for n in missing if str(error.message).startswith(repr(n))), "")
+
+
+def _missing(name: str, error: Any) -> str:
+    """That a field is missing, and which field that nobody knows may have been meant for it."""
+    known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
+    other = nearest(name, [n for n in error.instance if isinstance(n, str) and n not in known])
+    if not other:
+        return "missing"
+    return f"missing; {shorten(other[0], 40)!r} is not known; did you mean {shorten(name, 40)!r}"
 
 
 def _problem(name: str, faults: list[str], shown: Schema) -> Problem:
@@ -318,9 +339,14 @@ def _additional_properties(validator: Any, rule: Any, instance: Any, schema: Any
         for name in extra:
             yield from validator.descend(instance[name], rule, path=name)
     elif rule is False and extra:
-        yield _jsonschema().ValidationError(
-            f"there is no field {listed([shorten(n, 40) for n in extra[:8]])}"
-        )
+        said = (_unknown(name, [n for n in known if n not in instance]) for name in extra[:8])
+        yield _jsonschema().ValidationError("; ".join(said))
+
+
+def _unknown(name: str, free: list[str]) -> str:
+    close = nearest(name, free)
+    meant = f"; did you mean {' or '.join(repr(shorten(n, 40)) for n in close)}" if close else ""
+    return f"{shorten(name, 40)!r} is not known{meant}"
 
 
 def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:

@@ -68,7 +68,7 @@ class McpServer:
         roots: Folders the server is told it may work in; it is not held to that.
         on_elicit: Answers what the server asks during a call; by default it is declined.
         required: Whether a run fails to start while the server cannot be reached. Otherwise it
-            goes on without its tools.
+            goes on without its tools, and says so (`degraded`).
 
     Raises:
         ConfigError: a value is not usable.
@@ -123,6 +123,8 @@ class McpServer:
         self._shelf: Shelf | None = None
         self._version = 0
         self._info = ""
+        self.fault = ""
+        """Why a server that is not required was not reached."""
         self._begin()
 
     def _begin(self) -> None:
@@ -153,6 +155,11 @@ class McpServer:
         return f"{self.name}__"
 
     @property
+    def labels(self) -> frozenset[str]:
+        """The taint that all of its results bring."""
+        return frozenset({f"mcp:{self.name}"})
+
+    @property
     def left_out(self) -> frozenset[str]:
         """What its tools that are not offered would be called; empty before `ready`."""
         return self._shelf.left_out if self._shelf is not None else frozenset()
@@ -177,15 +184,16 @@ class McpServer:
         Raises:
             Down: it cannot be reached, and is required.
             UnknownTools: `effects`, `only` or `exclude` names a tool that it does not have.
-            ConfigError: its program or the SDK is missing.
+            ConfigError: its program or the SDK is missing, and it is required.
         """
         if self._shelf is not None:
             return
         try:
             await self._side.run(self._connected)
-        except Down as error:
-            if self.required:
+        except (Down, ConfigError) as error:
+            if self.required or isinstance(error, UnknownTools):
                 raise
+            self.fault = str(error)
             log.warning("going on without its tools: %s", error)
 
     async def close(self) -> None:
@@ -260,7 +268,7 @@ class McpServer:
             await new.close()
             raise
         self._connection = new
-        self._info = f"{offer.info}, protocol {offer.version}"
+        self._info = f"{offer.info.strip()}, protocol {offer.version}"
         return new
 
     async def _take_turn(self, now: float, old: Connection | None) -> None:

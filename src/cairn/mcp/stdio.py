@@ -122,6 +122,9 @@ class StdioWire:
     # ---------------------------------------------------------------- the process
 
     def _start(self) -> None:
+        if self._cwd is not None and not Path(self._cwd).is_dir():
+            problem = f"there is no folder {self._cwd!r} here"
+            raise ConfigError("McpServer.cwd", problem, "Make it, or name another")
         program = self._command[0]
         path = self._env.get("PATH", os.defpath)
         if not _findable(program, path, self._cwd):

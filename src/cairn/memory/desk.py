@@ -183,8 +183,4 @@ class Desk:
         return tuple(sorted(found))
 
     def _scope(self, where: str) -> Scope:
-        scopes = self._rules.scopes(self.principal, self._agent)
-        if where not in scopes:
-            problem = f"facts of the scope {where!r} are not shared here"
-            raise ConfigError("scope", problem, f"Use {' or '.join(scopes)}")
-        return scopes[where]
+        return self._rules.scope(where, self.principal, self._agent)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Sequence
 
 from cairn.core.messages import clean
 from cairn.core.words import LONGEST_QUERY
 from cairn.errors import ConfigError
-from cairn.memory.facts import Fact
+from cairn.memory.facts import Fact, is_number
 from cairn.memory.port import Embedder
 from cairn.memory.ranking import packed, unpacked
 
 TIMEOUT_S = 3.0
+LONGEST_S = 600
 REST_S = 10.0
 MOST_DIMENSIONS = 8192
 REASON_CHARS = 200
@@ -45,11 +45,12 @@ class Embedding:
             fix = "Give an object with name, dimensions and async embed(texts)"
             raise ConfigError("MemoryRules.embedder", f"{embedder!r:.200} is none", fix)
         dimensions = embedder.dimensions
-        if not 1 <= dimensions <= MOST_DIMENSIONS:
+        if not is_number(dimensions) or not 1 <= dimensions <= MOST_DIMENSIONS:
             fix = f"Use 1 to {MOST_DIMENSIONS}"
-            raise ConfigError("Embedder.dimensions", f"{dimensions} are too many or none", fix)
-        if not 0 < timeout_s <= 600 or not math.isfinite(timeout_s):
-            raise ConfigError("embed_timeout", f"{timeout_s} s cannot be", "Give 0.1 to 600 s")
+            raise ConfigError("Embedder.dimensions", f"{dimensions!r} are too many or none", fix)
+        if not is_number(timeout_s) or not 0 < timeout_s <= LONGEST_S:
+            fix = f"Give 0.1 to {LONGEST_S} s"
+            raise ConfigError("embed_timeout", f"{timeout_s!r} s cannot be", fix)
         if not embedder.name or clean(embedder.name) != embedder.name:
             raise ConfigError("Embedder.name", "it has no name", "Say which model it is")
         self._embedder = embedder

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Literal
 
 import msgspec
 
+from cairn.core.keylike import MARKER
 from cairn.core.limits import estimate_tokens
 from cairn.core.messages import Principal, Record, clean
 from cairn.errors import ConfigError, UnknownRun
@@ -242,16 +244,50 @@ class FactFilter(Record):
 # ---------------------------------------------------------------- checked
 
 
-def fact_number(id: str) -> int:
-    """The number that an id names.
+def fact_number(id: object, field: str = "fact") -> int:
+    """The number that an id names; `field` is how messages call it.
 
     Raises:
-        UnknownRun: it is no fact's id.
+        ConfigError: it is no text. UnknownRun: it is no fact's id.
     """
+    if not isinstance(id, str):
+        raise ConfigError(field, f"{id!r:.100} is no fact's id", 'Write it as "m7"')
     text = id.strip()
     if re.fullmatch(r"m[0-9]{1,15}", text) is None:
         raise UnknownRun(f"there is no fact {text[:40]!r}: facts are named m1, m2, …")
     return int(text[1:])
+
+
+def typed(text: object, redact: Callable[[str], str], field: str) -> str:
+    """What a person has typed, as it may be kept: registered secrets are their handles in it.
+
+    Raises:
+        ConfigError: it is no text, or holds what looks like a key.
+    """
+    if not isinstance(text, str):
+        raise ConfigError(field, f"{text!r:.100} is no text", "Give a string")
+    kept = redact(clean(text))
+    lost = MARKER.search(kept)
+    if lost is not None:
+        problem = f"it holds what looks like a key, {lost[0]}. Such a value is kept nowhere"
+        raise ConfigError(field, problem, "Leave it out, or have it registered as a secret")
+    return kept
+
+
+def checked_tags(tags: object, redact: Callable[[str], str], field: str) -> tuple[str, ...]:
+    """The tags that a person has typed.
+
+    Raises:
+        ConfigError: they are no list of texts, or one holds what looks like a key.
+    """
+    if not isinstance(tags, list | tuple):
+        raise ConfigError(field, f"{tags!r:.100} is no list", 'Give several, as ("bday",)')
+    return tuple(typed(tag, redact, field) for tag in tags)
+
+
+def is_number(value: object) -> bool:
+    """Whether it can be reckoned with."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def checked(new: NewFact, now: int) -> NewFact:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from cairn.core.messages import Principal, Record
+from cairn.core.names import listed, nearest
 from cairn.errors import ConfigError
-from cairn.memory.embedding import TIMEOUT_S, Embedding
-from cairn.memory.facts import Scope, user_scope
+from cairn.memory.embedding import LONGEST_S, TIMEOUT_S, Embedding
+from cairn.memory.facts import Scope, is_number, user_scope
 from cairn.memory.port import Embedder, Memory
 
 Review = Literal["untrusted", "all", "none"]
@@ -53,6 +54,9 @@ class MemoryRules(Record, gc=True):
         if not isinstance(agents, tuple) or not all(isinstance(name, str) for name in agents):
             fix = 'Give names, as ("support",)'
             raise ConfigError("MemoryRules.agents", f"{agents!r} are none", fix)
+        if not is_number(self.embed_timeout) or not 0 < self.embed_timeout <= LONGEST_S:
+            problem = f"{self.embed_timeout!r} s cannot be"
+            raise ConfigError("MemoryRules.embed_timeout", problem, f"Give 0.1 to {LONGEST_S} s")
         self.embedding()
 
     def embedding(self) -> Embedding | None:
@@ -86,6 +90,32 @@ class MemoryRules(Record, gc=True):
         if agent in self.agents:
             found["agent"] = Scope(kind="agent", name=agent, tenant=principal.tenant)
         return found
+
+    def scope(self, kind: str, principal: Principal, agent: str) -> Scope:
+        """The scope of this kind that a run of an agent for a principal sees.
+
+        Raises:
+            ConfigError: nobody shares such a scope, or it is not said whose it is.
+        """
+        scopes = self.scopes(principal, agent)
+        if kind in scopes:
+            return scopes[kind]
+        if kind == "agent" and self.agents and not agent:
+            fix = f"Name it with agent=: {listed(self.agents)}"
+            raise ConfigError("scope", "facts of the scope 'agent' are those of one agent", fix)
+        whose = f" by agent {agent!r}" if kind == "agent" and agent else ""
+        problem = f"facts of the scope {kind!r} are not shared here{whose}"
+        raise ConfigError("scope", problem, f"Use {' or '.join(scopes)}")
+
+    def strangers(self, known: Sequence[str]) -> tuple[str, ...]:
+        """What there is to say of names in `agents` that none of these agents has."""
+        said = []
+        for name in self.agents:
+            if name not in known:
+                close = nearest(name, known)
+                meant = f"did you mean {close[0]!r}?" if close else "another process may have it"
+                said.append(f"MemoryRules.agents names {name!r}, which is not here; {meant}")
+        return tuple(said)
 
     def _project(self, principal: Principal) -> str:
         if isinstance(self.project, str):

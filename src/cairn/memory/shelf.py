@@ -33,6 +33,7 @@ from cairn.memory.facts import (
     Trust,
     Why,
     encoded,
+    is_number,
     sealed,
 )
 from cairn.memory.ranking import Posting, by_meaning, by_words, fused, nudge
@@ -387,8 +388,8 @@ def check_limit(limit: int) -> None:
     Raises:
         ConfigError: it is none.
     """
-    if not 1 <= limit <= MAX_HITS:
-        problem = f"{limit} is no number of facts"
+    if not is_number(limit) or not 1 <= limit <= MAX_HITS:
+        problem = f"{limit!r} is no number of facts"
         raise ConfigError("recall.limit", problem, f"Give 1 to {MAX_HITS}")
 
 

@@ -23,7 +23,7 @@ import msgspec
 
 from cairn.core.limits import FREE, Price, Usage
 from cairn.core.messages import Part, Reasoning, Text
-from cairn.errors import ErrorClass, ModelError
+from cairn.errors import ConfigError, ErrorClass, ModelError
 from cairn.ports import ModelReply, ModelRequest, OnDelta, ReplyCall
 
 Said = str | ReplyCall | Reasoning
@@ -36,6 +36,20 @@ def call(tool: str, /, **arguments: Any) -> ReplyCall:
     return ReplyCall(name=tool, arguments=msgspec.json.encode(arguments).decode())
 
 
+def _check_script(script: object) -> None:
+    fix = 'Give a list, as ["hello"], with an item for each request; or one function'
+    if isinstance(script, str):
+        fix = f"Write Scripted([{script[:40]!r}]): a list with an item for each request"
+    if isinstance(script, str | bytes) or not (isinstance(script, Sequence) or callable(script)):
+        raise ConfigError("Scripted.script", f"{script!r:.100} is no list of replies", fix)
+
+
+def _check_tokens(field: str, tokens: object) -> None:
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
+        fix = "Give a whole number, 1 or more"
+        raise ConfigError(f"Scripted.{field}", f"{tokens!r} is no number of tokens", fix)
+
+
 class Scripted:
     """A `Model` that answers each request with the next item of a script.
 
@@ -46,7 +60,12 @@ class Scripted:
         price: What those tokens cost; nothing by default.
         repeat: Whether the last item answers all later requests. Otherwise a request past the
             end of the script fails with `invalid_request`.
+        window: Tokens of its context window. Default 128,000.
+        max_output: Tokens that a reply may have. Default 4,096.
         summarises: Whether it is also asked to condense a conversation; by default a rule does.
+
+    Raises:
+        ConfigError: the script is no list and no function, or a number is not one of 1 or more.
     """
 
     def __init__(
@@ -61,6 +80,9 @@ class Scripted:
         repeat: bool = False,
         summarises: bool = False,
     ) -> None:
+        _check_script(script)
+        _check_tokens("window", window)
+        _check_tokens("max_output", max_output)
         self.name = name
         self.summarises = summarises
         self.price = price

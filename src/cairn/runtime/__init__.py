@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from cairn.agent import Agent
-from cairn.core.budgets import Budget, caps_of
+from cairn.core.budgets import Budget, agents_in, caps_of
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
 from cairn.core.limits import WORST_CASE, Price
+from cairn.core.names import nearest
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.engine.client import Client
 from cairn.engine.given import (
@@ -84,7 +85,7 @@ class Runtime(Routing, Erasing, Takeovers, Granting, Looks):
 
     Raises:
         ConfigError: a value is not usable, two agents share a name, or a tool insists on a weaker
-            sandbox than is asked for.
+            sandbox than is asked for. A policy, a tool or a budget names what is not there.
         UnsupportedStore, SchemaTooNew: the file cannot be used.
     """
 
@@ -125,25 +126,33 @@ class Runtime(Routing, Erasing, Takeovers, Granting, Looks):
 
             sandbox = minimum_of(sandbox)
         secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
+        for each in (tool for agent in crew for tool in agent.tools.values()):
+            secrets.check_tool(each.name, [name for _, name in each.spec.secrets])
         secrets.guard_logs()
         self.routes = check_routes(routes, [agent.name for agent in crew])
         self._notifier = Notifier(on_wait) if on_wait is not None else None
         self.portal = Portal(self._interrupted)
-        self.store: Store = (
-            open_store(store, durability=durability) if isinstance(store, str | Path) else store
-        )
+        caps = None if budgets is None else caps_of(budgets)
+        for budget, name in agents_in(caps or ()):
+            if name not in (known := [agent.name for agent in crew]):
+                close = nearest(name, known)
+                meant = f"did you mean {close[0]!r}?" if close else "another process may have it"
+                log.warning("budget %s counts agent %r, which is not here; %s", budget, name, meant)
         deployment = Deployment(
             policy=policy,
             ladder=ladder,
             deps=deps,
             unknown_price=unknown_price,
             on_change=on_change,
-            budgets=None if budgets is None else caps_of(budgets),
+            budgets=caps,
             workspaces=workspace,
             secrets=secrets,
-            memory=memory_rules_of(memory),
+            memory=memory_rules_of(memory, [agent.name for agent in crew]),
             hooks=check_hooks(hooks, crew),
             sandbox=sandbox,
+        )
+        self.store: Store = (  # behind all checks: what is refused opens no file, and makes none
+            open_store(store, durability=durability) if isinstance(store, str | Path) else store
         )
         self.host = Host({a.name: a for a in crew}, deployment, clock)
         self.client = Client(self.store, self.host.clock, secrets)

@@ -32,13 +32,19 @@ from cairn.engine.load import fold_entries, load
 from cairn.engine.result import Run
 from cairn.engine.worker import POLL_S, drive
 from cairn.errors import ConfigError, Refused
-from cairn.runtime.ground import ENDED, Ground
+from cairn.runtime.ground import ENDED, Ground, said_in
 from cairn.runtime.twins import twin
 from cairn.tools.results import to_json
 
 NOTHING = object()
 UNCHECKED = (
     "the new arguments were not checked here, where nobody knows the agent: "
+    "that is done when the run goes on, and arguments that do not fit are rejected then"
+)
+
+
+NOT_REACHED = (
+    "the new arguments of {} were not checked here ({}): "
     "that is done when the run goes on, and arguments that do not fit are rejected then"
 )
 
@@ -79,23 +85,24 @@ class Decisions(Ground):
             UnknownRun: there is no such request.
             ConfigError: the tool does not take these arguments.
         """
-        who = person_of(by, roles)
+        who, message = person_of(by, roles), said_in("message", message)
         run, n = check_request(request)
         text = "" if arguments is None else arguments_of(arguments)
         files: tuple[BoundFile, ...] = ()
         state = await load(self.store, run)
         call = next((c for c in state.calls.values() if c.approval == n), None)
         known = state.agent in self.host.agents
+        note = "" if known else UNCHECKED
         if call is not None and known and call.status is CallStatus.ASKING:
             if not text or canonical(text) == canonical(call.arguments):
                 await check_unchanged(self.host.workspaces, state, request, call)
             else:
-                files = await self._fitting(state, call, text)
+                note, files = await self._fitting(state, call, text)
         done = await self.client.approve(
             request, message, who.id, digest, roles=who.roles, arguments=text, files=files
         )
-        if text and not known and done.entry is not None:
-            done = msgspec.structs.replace(done, note=UNCHECKED)
+        if text and note and done.entry is not None:
+            done = msgspec.structs.replace(done, note=note)
         return await self._decided(request, done)
 
     async def _decided(self, request: str, done: Submitted) -> Run:
@@ -104,19 +111,23 @@ class Decisions(Ground):
         note = f"{request} {done.note}" if done.note and done.entry is None else done.note
         return msgspec.structs.replace(run, note=note)
 
-    async def _fitting(self, state: RunState, call: Call, text: str) -> tuple[BoundFile, ...]:
-        """The files that other arguments of a call name, with what is in them now.
+    async def _fitting(
+        self, state: RunState, call: Call, text: str
+    ) -> tuple[str, tuple[BoundFile, ...]]:
+        """Why other arguments of a call were not checked, and the files that they name.
 
-        A person who types arguments that do not fit is told so at once.
+        The files come with what is in them now. A person who types arguments that do not fit is
+        told so at once.
         """
-        await self._check(state, (cmd.EditCall(call=call.id, arguments=text),))
+        note = await self._check(state, (cmd.EditCall(call=call.id, arguments=text),))
         spec = self.host.crew(state.agent).rules.tools.get(call.tool)
         values = spec.check(text) if spec is not None else None
         if spec is None or spec.binds is None or not isinstance(values, dict):
-            return ()
+            return note, ()
         paths = bound_paths(spec, values)
         try:
-            return await bind(self.host.workspaces, state, () if isinstance(paths, str) else paths)
+            given = () if isinstance(paths, str) else paths
+            return note, await bind(self.host.workspaces, state, given)
         except Unbindable as error:
             raise Refused(f"nobody can approve that: {error}") from error
 
@@ -132,13 +143,18 @@ class Decisions(Ground):
 
         Who may approve it may deny it; `by` and `roles` are as for `approve`.
         """
-        who = person_of(by, roles)
+        who, message = person_of(by, roles), said_in("message", message)
         done = await self.client.deny(request, message, who.id, roles=who.roles)
         return await self._decided(request, done)
 
     async def answer_async(self, request: str, text: str, *, by: str = "") -> Run:
-        """Answer a question of the agent."""
-        return await self._after((await self.client.answer(request, text, by)).state)
+        """Answer a question of the agent.
+
+        Raises:
+            ConfigError: `text` is no text, or `request` names none.
+        """
+        said = said_in("text", text)
+        return await self._after((await self.client.answer(request, said, by)).state)
 
     async def resolve_async(
         self,
@@ -223,6 +239,9 @@ class Decisions(Ground):
             Refused: the call has started or ended, or the run is ending.
             UnknownRun: there is no such run or call. IllegalTransition: the run is over.
             ConfigError: there is nothing to change, or the tool does not take these arguments.
+
+        Where nobody knows the agent, or the server of the tool cannot be reached, the result's
+        `note` says that new arguments were not checked here.
         """
         if bool(call) != (arguments is not None):
             raise ConfigError("edit", "a call and its arguments belong together", "Pass both")
@@ -236,10 +255,10 @@ class Decisions(Ground):
         if not commands:
             raise ConfigError("edit", "nothing is changed", "Pass call=, plan= or message=")
         state = await load(self.store, run)
-        await self._check(state, commands)
+        note = await self._check(state, commands)
         for command in commands:
             state = (await self.client.submit(run, command, by)).state
-        return await self._after(state)
+        return msgspec.structs.replace(await self._after(state), note=note)
 
     async def restore_context_async(self, run: str, *, by: str = "") -> Run:
         """Take the last compaction of a live run back: what it stood for is sent again.
@@ -247,24 +266,35 @@ class Decisions(Ground):
         What is too large for the model's window is condensed anew before the next request.
 
         Raises:
-            Refused: nothing was condensed, or the run is in the middle of a turn.
+            Refused: nothing was condensed, or the reply of the model has not come yet.
             UnknownRun: there is no such run. IllegalTransition: the run is over.
         """
         return await self._after((await self.client.submit(run, cmd.Restore(), by)).state)
 
-    async def _check(self, state: RunState, commands: Sequence[cmd.Command]) -> None:
-        """A person who types arguments that do not fit is told so at once, not the model."""
+    async def _check(self, state: RunState, commands: Sequence[cmd.Command]) -> str:
+        """A person who types arguments that do not fit is told so at once, not the model.
+
+        Returns:
+            Why some were not checked; empty when all were.
+        """
+        edits = [c for c in commands if isinstance(c, cmd.EditCall) and c.call in state.calls]
         if state.agent not in self.host.agents:
-            return
+            return UNCHECKED if edits else ""
+        names = {edit.call: state.calls[edit.call].tool for edit in edits}
+        why = await self.host.reach(state.agent, names.values())
         tools = self.host.crew(state.agent).rules.tools
-        for command in commands:
-            if not isinstance(command, cmd.EditCall) or command.call not in state.calls:
+        note = ""
+        for edit in edits:
+            name = names[edit.call]
+            spec = tools.get(name)
+            if spec is None:
+                note = NOT_REACHED.format(edit.call, why or f"there is no tool {name!r}")
                 continue
-            spec = tools.get(state.calls[command.call].tool)
-            problem = spec.check(command.arguments) if spec is not None else None
+            problem = spec.check(edit.arguments)
             if isinstance(problem, Problem):
-                fix = f"See what {spec.name} takes" if spec is not None else ""
-                raise ConfigError(f"arguments of {command.call}", problem.message, fix)
+                fix = f"See what {name} takes"
+                raise ConfigError(f"arguments of {edit.call}", problem.message, fix)
+        return note
 
     async def fork_async(
         self,
@@ -299,12 +329,14 @@ class Decisions(Ground):
             UnknownRun: there is no such run, event or call. RunConflict: the id is taken.
         """
         commands = commands_of(edits or {})
+        note = ""
         if any(isinstance(command, cmd.EditCall) for command in commands):
             seen = (await self.store.info(run)).head
             entries = await self.store.read(run, upto=check_seq(run, at, seen))
-            await self._check(await fold_entries(self.store, run, entries), commands)
+            note = await self._check(await fold_entries(self.store, run, entries), commands)
         new = await self.client.fork(run, at, edits=commands, new=id, limits=limits, actor=by)
-        return await self.drive_async(new) if drive else await self.get_async(new)
+        found = await self.drive_async(new) if drive else await self.get_async(new)
+        return msgspec.structs.replace(found, note=note or found.note)
 
     async def retry_async(
         self, run: str, *, id: str = "", limits: Limits | Mapping[str, int] | None = None

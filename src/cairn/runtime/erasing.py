@@ -7,12 +7,19 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from cairn.core.codec import row_object
-from cairn.core.erasing import Erasure, Holdings, check_over
+from cairn.core.erasing import (
+    SHARED,
+    Erasure,
+    Holdings,
+    check_over,
+    check_shared,
+    whole_of,
+)
 from cairn.core.messages import Principal, clean
 from cairn.engine.given import person_of, principal_of
 from cairn.errors import UnknownRun
 from cairn.memory.port import Memory
-from cairn.ports import Store
+from cairn.ports import RunInfo, Store
 from cairn.runtime.decisions import Decisions
 from cairn.runtime.memories import Remembering
 from cairn.runtime.twins import twin
@@ -24,8 +31,10 @@ WHY_CANCELLED = "everything about its principal is erased"
 async def exported(store: Store, memory: Memory | None, principal: Principal) -> AsyncIterator[str]:
     """Everything about a principal, one JSON object a line; `kind` says what it is.
 
-    `principal`, then `run` with its line and `event` for each of its own events, `session`,
-    `fact`, and `note` for each fact of the journal `store` about them, grants among these.
+    `principal`, then `run` with its line and `event` for each of its own events, `written` for
+    each event that they have written in a run of somebody else, a shared session's among them,
+    `session`, `fact`, and `note` for each fact of the journal `store` about them, grants among
+    these.
     """
     held = await store.holdings(principal)
     yield _line("principal", {"id": principal.id, "tenant": principal.tenant})
@@ -33,6 +42,10 @@ async def exported(store: Store, memory: Memory | None, principal: Principal) ->
         yield _line("run", msgspec.structs.asdict(info))
         for row in await store.rows(info.run):
             yield _line("event", row_object(info.run, row))
+    for info in held.elsewhere:
+        for row in await store.rows(info.run):
+            if row.actor == principal.id and row.data is not None:
+                yield _line("written", row_object(info.run, row))
     for name in held.sessions:
         try:
             found = await store.session(name)
@@ -49,6 +62,18 @@ async def exported(store: Store, memory: Memory | None, principal: Principal) ->
 
 def _line(kind: str, fields: dict[str, object]) -> str:
     return msgspec.json.encode({"kind": kind, **fields}).decode()
+
+
+def _talks(held: Holdings) -> list[str]:
+    """For whom the runs of the shared sessions work in which somebody has written."""
+    return sorted({info.principal for info in held.shared})
+
+
+def _left(info: RunInfo) -> str:
+    """What was left in a run of somebody else, and why."""
+    if info.principal.startswith(SHARED):
+        return f"run {info.run}: a message in a shared session that came meanwhile; erase again"
+    return f"run {info.run} of {info.principal}: what they wrote there is part of another's run"
 
 
 class Erasing(Decisions, Remembering):
@@ -78,6 +103,7 @@ class Erasing(Decisions, Remembering):
         principal: Principal | str,
         *,
         force: bool = False,
+        shared: bool = False,
         by: Principal | str = "",
         reason: str = "",
     ) -> Erasure:
@@ -91,31 +117,76 @@ class Erasing(Decisions, Remembering):
         Args:
             principal: Whose.
             force: Cancel their runs that are not over, and erase these too.
+            shared: Erase the shared sessions in which they have written too, whole: what others
+                said there goes as well.
             by: Who erases; kept.
             reason: Why; kept. It should not name them.
 
-        Returns what was erased. Where `cleared` is False, copies may be left in the store's file
-        or its log, because another process was at work in it: erase again.
+        Returns what was erased, and with `stays` what they have written elsewhere that was left:
+        in runs of other people, who may have decided by it. Where `cleared` is False, copies may
+        be left in the store's file or its log, because another process was at work in it: erase
+        again.
 
         Raises:
-            Refused: a run is not over, or another principal's run goes on from one of theirs;
-                names them. Nothing has changed.
+            Refused: a run is not over, another principal's run goes on from one of theirs, or they
+                have written in shared sessions and `shared` is not set; names them. Nothing has
+                changed.
             WorkspaceFailed: a workspace cannot be removed; nothing else was erased yet.
             StoreError: the store cannot do it; nothing of it was erased.
         """
         whose, actor = principal_of(principal), person_of(by, ()).id
-        held = await self.store.holdings(whose)
-        if force and held.live:
-            for run in held.live:
+        self.client.check_names(None, actor=actor)
+        held = await self.check_erasable_async(whose, force=force, shared=shared)
+        talks = [Principal(id=name, tenant=whose.tenant) for name in _talks(held)]
+        for each in (*talks, whose):
+            for run in (await self.store.holdings(each)).live:
                 await self.cancel_async(run, WHY_CANCELLED, by=actor)
-            held = await self.store.holdings(whose)
-        check_over(whose, held)
-        self._remove_workspaces(held)
-        now, said = self.host.clock.now_us(), self.host.secrets.anyones().text(clean(reason))
-        erased = await self.store.erase(whose, now, actor=actor, reason=said)
+        said = self.host.secrets.anyones().text(clean(reason))
+        erased = Erasure()
+        for each in (*talks, whose):
+            erased = whole_of(erased, await self._erase(each, actor, said))
+        left = await self.store.holdings(whose)
+        stays = tuple(_left(info) for info in left.elsewhere)
+        return msgspec.structs.replace(erased, stays=stays)
+
+    async def check_erasable_async(
+        self, principal: Principal | str, *, force: bool = False, shared: bool = False
+    ) -> Holdings:
+        """Whether `erase` would be refused, and what it would take; nothing is changed.
+
+        Raises:
+            Refused: as `erase`.
+        """
+        whose = principal_of(principal)
+        held = await self.store.holdings(whose)
+        if not shared:
+            check_shared(whose, [line async for line in self._told(held, whose)])
+        talks = [Principal(id=name, tenant=whose.tenant) for name in _talks(held)]
+        for each in (*talks, whose):
+            there = await self.store.holdings(each)
+            check_over(each, msgspec.structs.replace(there, live=()) if force else there)
+        return held
+
+    async def shared_sessions_async(self, principal: Principal | str) -> list[str]:
+        """The shared sessions in which a principal has written, with who else took part."""
+        whose = principal_of(principal)
+        return [line async for line in self._told(await self.store.holdings(whose), whose)]
+
+    async def _told(self, held: Holdings, whose: Principal) -> AsyncIterator[str]:
+        for name in _talks(held):
+            talk = await self.store.holdings(Principal(id=name, tenant=whose.tenant))
+            rows = [row for info in talk.runs for row in await self.store.rows(info.run)]
+            others = sorted({row.actor for row in rows} - {whose.id, ""})
+            whom = f"with {', '.join(others)}" if others else "with nobody else"
+            yield f"{name.removeprefix(SHARED)} ({whom})"
+
+    async def _erase(self, whose: Principal, actor: str, reason: str) -> Erasure:
+        self._remove_workspaces(await self.store.holdings(whose))
+        now = self.host.clock.now_us()
+        erased = await self.store.erase(whose, now, actor=actor, reason=reason)
         if self.host.memory_rules.memory is None:
             return erased
-        gone = await self.memory.erase(whose, now, actor=actor, reason=said)
+        gone = await self.memory.erase(whose, now, actor=actor, reason=reason)
         return msgspec.structs.replace(
             erased, facts=erased.facts + gone.facts, cleared=erased.cleared and gone.log_cleared
         )
@@ -131,5 +202,7 @@ class Erasing(Decisions, Remembering):
                 workspaces.remove(info.run, info.session)
 
     holdings = twin(holdings_async)
+    check_erasable = twin(check_erasable_async)
+    shared_sessions = twin(shared_sessions_async)
     export_principal = twin(export_principal_async)
     erase = twin(erase_async)

@@ -8,12 +8,12 @@ from typing import Any, TypedDict, Unpack
 from cairn.core import events as ev
 from cairn.core.grants import Grant
 from cairn.core.messages import Principal, clean
-from cairn.engine.given import arguments_of, person_of, principal_of
+from cairn.engine.given import arguments_of, person_of
 from cairn.engine.granting import GrantShown, grants_of, make_grant, revoke_grant, show_grant
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, ToolsUnready
 from cairn.governance.arguments import schema_of
-from cairn.governance.grant_scope import Holder, looked_at
-from cairn.governance.tool_names import could_offer
+from cairn.governance.grant_scope import Holder, looked_at, reader
+from cairn.governance.tool_names import could_offer, meant
 from cairn.runtime.ground import Ground
 from cairn.runtime.twins import twin
 
@@ -43,8 +43,9 @@ class Granting(Ground):
 
         Takes what `grant` takes, and raises what it raises.
         """
-        wanted, warnings = await self._wanted(tool, scope)
-        return await show_grant(self.store, wanted, self.host.clock.now_us(), warnings)
+        wanted, warnings, holders = await self._wanted(tool, scope)
+        now, read = self.host.clock.now_us(), reader(holders)
+        return await show_grant(self.store, wanted, now, warnings, read)
 
     async def grant_async(self, tool: str, **scope: Unpack[GrantOptions]) -> int:
         """Answer requests for approval of a tool from now on; the number of the grant.
@@ -58,8 +59,10 @@ class Granting(Ground):
             tool: Name of a tool of one of this runtime's agents.
             **scope: All of them optional.
 
-                * arguments: Those that must be equal, type and all; any by default.
-                * exact: Whether no other argument may stand beside them.
+                * arguments: Those that must be equal, type and all; any by default. They are
+                  kept as the tool validates them, and calls are compared as validated.
+                * exact: Whether no other argument may stand beside them. An argument that is left
+                  out counts as given with its default.
                 * agent: Only for runs of this agent.
                 * principal: Only for runs for this principal.
                 * hours: How long it holds; 0 until it is revoked.
@@ -72,8 +75,11 @@ class Granting(Ground):
             ConfigError: there is no such tool, argument or agent, or a value is not usable.
             ToolsUnready: the tool may be of a server that cannot be reached.
         """
-        wanted, _ = await self._wanted(tool, scope)
+        wanted, _, _ = await self._wanted(tool, scope)
         who = person_of(scope.get("by", ""), ())
+        names = {"principal": wanted.principal, "tenant": wanted.tenant}
+        names |= {"role": "\n".join(wanted.roles), "actor": who.id}
+        self.client.check_names(None, **names)
         wanted = self.host.secrets.anyones().value(wanted)
         return await make_grant(self.store, self.host.clock, wanted, who.id)
 
@@ -83,9 +89,13 @@ class Granting(Ground):
         """Let a grant answer nothing any more, in no process; False when it had ended already.
 
         Raises:
-            UnknownRun: there is no grant of this number.
+            UnknownGrant: there is no grant of this number.
+            ConfigError: `n` is no number.
         """
-        who = person_of(by, ())
+        who, given = person_of(by, ()), object() if isinstance(n, bool) else n
+        if not isinstance(given, int):
+            raise ConfigError("n", f"{n!r} is no number of a grant", "Give it as in grants()")
+        self.client.check_names(None, actor=who.id)
         reason = self.host.secrets.anyones().text(reason)
         return await revoke_grant(self.store, self.host.clock, n, reason, who.id)
 
@@ -93,20 +103,25 @@ class Granting(Ground):
         """All grants ever made in the store, as they are now, oldest first."""
         return list((await grants_of(self.store)).known.values())
 
-    async def _wanted(self, tool: str, scope: GrantOptions) -> tuple[ev.GrantMade, tuple[str, ...]]:
-        """The grant, and what is to be known of it."""
+    async def _wanted(
+        self, tool: str, scope: GrantOptions
+    ) -> tuple[ev.GrantMade, tuple[str, ...], list[Holder]]:
+        """The grant, what is to be known of it, and the agents that have its tool."""
         named = self._named(scope.get("agent", ""))
         for agent in named:
             servers = self.host.agents[agent].servers
             if any(could_offer(server, tool) for server in servers):
                 await self.host.ready(agent)
+                if why := await self.host.reach(agent, [tool]):
+                    raise ToolsUnready(f"whether agent {agent} has a tool {tool!r}: {why}")
         wanted = self._scope(tool, scope)
         crews = [crew for crew in map(self.host.crew, named) if tool in crew.rules.tools]
         holders = [
             Holder(agent=c.agent.name, rules=c.rules, schema=schema_of(c.agent.tools[tool]))
             for c in crews
         ]
-        return wanted, looked_at(wanted, person_of(scope.get("by", ""), ()).id, holders)
+        wanted, warnings = looked_at(wanted, person_of(scope.get("by", ""), ()).id, holders)
+        return wanted, warnings, holders
 
     def _named(self, agent: str) -> list[str]:
         """The agents in the scope."""
@@ -123,7 +138,7 @@ class Granting(Ground):
         uses, arguments = scope.get("uses", 0), scope.get("arguments")
         _check_number("hours", hours, float)
         _check_number("uses", uses, int)
-        whose = principal_of(scope.get("principal", ""))
+        whose = person_of(scope.get("principal", ""), ())
         until = self.host.clock.now_us() + round(hours * HOUR_US) if hours else 0
         return ev.GrantMade(
             n=0,
@@ -142,10 +157,13 @@ class Granting(Ground):
 
     def _effect(self, tool: str, agent: str) -> ev.Effect:
         """The strictest effect that the tool has with the agents in the scope."""
-        found = [self.host.crew(name).rules.tools.get(tool) for name in self._named(agent)]
-        specs = [spec for spec in found if spec is not None]
+        crews = [self.host.crew(name) for name in self._named(agent)]
+        specs = [spec for crew in crews if (spec := crew.rules.tools.get(tool)) is not None]
         if not specs:
-            raise ConfigError("grant.tool", f"no agent has a tool {tool!r}", "Name one they have")
+            known = sorted({name for crew in crews for name in crew.rules.tools})
+            servers = [server for crew in crews for server in crew.agent.servers]
+            fix = meant(tool, known, list(dict.fromkeys(servers)))
+            raise ConfigError("grant.tool", f"no agent has a tool {tool!r}", fix)
         if any(spec.binds is not None for spec in specs):
             said = f"approvals of {tool!r} are bound to the content of files"
             raise ConfigError("grant.tool", said, "Approve each of its calls")

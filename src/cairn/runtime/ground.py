@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 from cairn.agent import Agent
+from cairn.core.messages import clean
 from cairn.core.state import RunState
 from cairn.engine.client import Client, settled
 from cairn.engine.given import check_seq
@@ -16,12 +17,24 @@ from cairn.engine.notify import Notifier
 from cairn.engine.portal import Portal
 from cairn.engine.result import Run, result_of, run_of
 from cairn.engine.worker import drive
-from cairn.errors import CairnError
+from cairn.errors import CairnError, ConfigError
+from cairn.governance.tool_names import meant
 from cairn.ports import Store
 from cairn.runtime.twins import twin
 
 log = logging.getLogger("cairn")
 ENDED = frozenset({"completed", "failed", "stopped", "cancelled"})
+
+
+def said_in(field: str, text: object) -> str:
+    """What was said in a field, made storable.
+
+    Raises:
+        ConfigError: it is no text.
+    """
+    if not isinstance(text, str):
+        raise ConfigError(field, f"{text!r:.200} is no text", "Give a string")
+    return clean(text)
 
 
 class Ground:
@@ -97,6 +110,12 @@ class Ground:
             log.warning("run %s is no longer driven in the background: %s", run, error)
         finally:
             self._let_go(run, asyncio.current_task())  # at once: who spawns now starts anew
+
+    def _meant(self, agent: str, tool: str) -> str:
+        """What to write instead of a tool that the agent does not have."""
+        return meant(
+            tool, sorted(self.host.crew(agent).rules.tools), self.host.agents[agent].servers
+        )
 
     async def _after(self, state: RunState) -> Run:
         """A decision was taken: a run that was handed over by `start` goes on by itself."""

@@ -20,10 +20,11 @@ from cairn.engine.given import (
 )
 from cairn.engine.load import load, manifest_of, read_artifact
 from cairn.engine.replay import Reader, replay_run
-from cairn.errors import UnknownRun
+from cairn.errors import ConfigError, UnknownRun
 from cairn.ports import RunFilter, RunInfo
 from cairn.runtime.ground import Ground
 from cairn.runtime.twins import twin
+from cairn.workspace import Workspace
 
 
 class Looks(Ground):
@@ -63,6 +64,21 @@ class Looks(Ground):
         """
         await self.host.uphold(self.store)
         return await self.store.budgets(self.host.clock.now_us())
+
+    async def workspace_async(self, run: str) -> Workspace:
+        """The workspace that a run works in; nothing of it is made by asking.
+
+        `changes()` of one that was never used raises `NoWorkspace`.
+
+        Raises:
+            UnknownRun: there is no such run.
+            ConfigError: this runtime was made without workspaces.
+        """
+        info = await self.store.info(run)
+        if self.host.workspaces is None:
+            fix = "Make it with Runtime(workspace=...)"
+            raise ConfigError("workspace", "this runtime has none", fix)
+        return self.host.workspaces.of(run, info.session)
 
     async def trace_async(self, run: str, after: int = 0) -> list[Entry]:
         """The run's journal. Raises `UnknownRun`."""
@@ -135,6 +151,7 @@ class Looks(Ground):
     pending = twin(pending_async)
     budgets = twin(budgets_async)
     trace = twin(trace_async)
+    workspace = twin(workspace_async)
     context = twin(context_async)
     artifact = twin(artifact_async)
     replay = twin(replay_async)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from cairn.core.messages import Principal, clean
-from cairn.engine.given import person_of, principal_of
+import logging
+from collections.abc import Sequence
+
+from cairn.core.messages import Principal
+from cairn.engine.given import check_text, person_of, principal_of
 from cairn.errors import ConfigError
 from cairn.memory.desk import DAY_US, MAX_DAYS, MAX_TOKENS, Desk, Told
 from cairn.memory.facts import (
@@ -13,18 +16,27 @@ from cairn.memory.facts import (
     Kept,
     NewFact,
     Trust,
+    checked_tags,
     fact_number,
+    is_number,
+    typed,
 )
 from cairn.memory.port import Memory
 from cairn.memory.rules import DEFAULT_RULES, MemoryRules
-from cairn.runtime.ground import Ground
+from cairn.runtime.ground import Ground, said_in
 from cairn.runtime.twins import twin
 
 ALL = 10_000
+log = logging.getLogger("cairn")
 
 
-def memory_rules_of(given: MemoryRules | Memory | None) -> MemoryRules:
+def memory_rules_of(given: MemoryRules | Memory | None, agents: Sequence[str] = ()) -> MemoryRules:
     """The rules that `Runtime(memory=...)` means.
+
+    Args:
+        given: The argument.
+        agents: Names of the runtime's agents, if it has any. A warning says which of those that
+            share facts are not among them.
 
     Raises:
         ConfigError: it is neither rules nor a memory.
@@ -32,6 +44,8 @@ def memory_rules_of(given: MemoryRules | Memory | None) -> MemoryRules:
     if given is None:
         return DEFAULT_RULES
     if isinstance(given, MemoryRules):
+        for said in given.strangers(agents) if agents else ():
+            log.warning("%s", said)
         return given
     if not all(hasattr(given, verb) for verb in ("keep", "recall", "forget", "erase")):
         fix = "Give MemoryRules(...), or an object that is a cairn.Memory"
@@ -70,36 +84,34 @@ class Remembering(Ground):
         """Have a fact remembered that a person vouches for.
 
         Args:
-            text: The fact; at most 4,000 characters. Secrets are taken out of it.
+            text: The fact; at most 4,000 characters. Registered secrets are taken out of it.
             principal: For whom.
             scope: `user`, or `project` or `agent` where the deployment shares them.
-            agent: Whose facts, in the scope `agent`.
+            agent: Whose facts, in the scope `agent`; needed there.
             days: After how many days it counts no more; 0 for never.
             supersedes: The fact it replaces, as `m7`.
             tags: Words to sort and find it by.
             by: Who adds it, kept as the fact's actor; the principal by default.
 
         Raises:
-            ConfigError: a value is not usable, or nobody shares such a scope.
+            ConfigError: a value is not usable, nobody shares such a scope, or text or tags hold
+                what looks like a key.
             UnknownRun, Refused: the fact to be replaced is not there, or was replaced before.
         """
         whose = principal_of(principal)
-        scopes = self.host.memory_rules.scopes(whose, agent)
-        if scope not in scopes:
-            fix = f"Use {' or '.join(scopes)}"
-            raise ConfigError("scope", f"facts of the scope {scope!r} are not shared here", fix)
-        if not 0 <= days <= MAX_DAYS:
-            raise ConfigError("days", f"{days} cannot be", f"Give 0 to {MAX_DAYS:,}")
+        within = self.host.memory_rules.scope(scope, whose, check_text("agent", agent))
+        if not is_number(days) or not 0 <= days <= MAX_DAYS:
+            raise ConfigError("days", f"{days!r} cannot be", f"Give 0 to {MAX_DAYS:,}")
         now = self.host.clock.now_us()
         redact = self.host.secrets.of(whose).text
         new = NewFact(
-            text=redact(clean(text)),
-            scope=scopes[scope],
+            text=typed(text, redact, "text"),
+            scope=within,
             principal=whose.id,
             trust="owner",
             expires_at=now + round(days * DAY_US) if days else 0,
-            supersedes=fact_number(supersedes) if supersedes else 0,
-            tags=tuple(redact(clean(tag)) for tag in tags),
+            supersedes=fact_number(supersedes, "supersedes") if supersedes else 0,
+            tags=checked_tags(tags, redact, "tags"),
         )
         actor = person_of(by, ()).id or whose.id
         return await self.memory.keep(new, "", now, actor)
@@ -130,9 +142,9 @@ class Remembering(Ground):
             self.host.memory_rules,
             principal=principal_of(principal),
             now=self.host.clock.now_us,
-            agent=agent,
+            agent=check_text("agent", agent),
         )
-        return await desk.recall(query, scope, limit, MAX_TOKENS)
+        return await desk.recall(said_in("query", query), scope, limit, MAX_TOKENS)
 
     async def facts_async(
         self, principal: Principal | str | None = None, *, state: str = ""
@@ -170,7 +182,7 @@ class Remembering(Ground):
         Raises:
             UnknownRun: there is no such fact. Refused: it was replaced.
         """
-        actor, said = person_of(by, ()).id, self.host.secrets.anyones().text(reason)
+        actor, said = self._why(by, reason)
         now = self.host.clock.now_us()
         await self.memory.review(
             fact_number(fact), "accepted", now, actor=actor, trust=trust, reason=said
@@ -184,7 +196,7 @@ class Remembering(Ground):
         Raises:
             UnknownRun: there is no such fact. Refused: it was replaced.
         """
-        actor, said = person_of(by, ()).id, self.host.secrets.anyones().text(reason)
+        actor, said = self._why(by, reason)
         now = self.host.clock.now_us()
         await self.memory.review(fact_number(fact), "rejected", now, actor=actor, reason=said)
 
@@ -196,7 +208,7 @@ class Remembering(Ground):
         Raises:
             UnknownRun: there is no such fact.
         """
-        actor, said = person_of(by, ()).id, self.host.secrets.anyones().text(reason)
+        actor, said = self._why(by, reason)
         now = self.host.clock.now_us()
         gone = await self.memory.forget(fact_number(fact), now, actor=actor, reason=said)
         return [f"m{n}" for n in gone]
@@ -212,9 +224,14 @@ class Remembering(Ground):
 
         What runs wrote into their own journals stays there: that goes with the runs.
         """
-        actor, said = person_of(by, ()).id, self.host.secrets.anyones().text(reason)
+        actor, said = self._why(by, reason)
         now = self.host.clock.now_us()
         return await self.memory.erase(principal_of(principal), now, actor=actor, reason=said)
+
+    def _why(self, by: Principal | str, reason: str) -> tuple[str, str]:
+        """Who decides, and why, as it may be kept."""
+        said = self.host.secrets.anyones().text(said_in("reason", reason))
+        return person_of(by, ()).id, said
 
     remember = twin(remember_async)
     recall = twin(recall_async)

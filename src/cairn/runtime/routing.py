@@ -14,6 +14,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from cairn.agent import MODES
+from cairn.core.erasing import SHARED
 from cairn.core.messages import Principal, Record
 from cairn.core.names import listed, nearest
 from cairn.engine.given import Given, check_mode, check_text, principal_of
@@ -26,6 +27,8 @@ Scope = Literal["principal", "channel", "key", "thread"]
 SCOPES = ("principal", "channel", "key", "thread")
 PATTERN_CHARS = 256
 KEY_CHARS = 1_024
+SHOWN = 5
+"""Routes that a refusal names, where none of them comes near."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +73,7 @@ class Route:
         if self.session not in SCOPES:
             fix = f"Use one of {', '.join(SCOPES)}"
             raise ConfigError("Route.session", f"{self.session!r} is unknown", fix)
+        _check_shared(self.shared)
         if self.key and self.pattern:
             fix = "Give the key, or a pattern for it"
             raise ConfigError("Route.pattern", "a key is given as well", fix)
@@ -83,7 +87,7 @@ class Route:
             fix = "Leave the principal out"
             raise ConfigError("Route.shared", "it takes messages of one principal only", fix)
         if self.mode is not None:
-            check_mode(self.mode, MODES)
+            check_mode(self.mode, MODES, "Route.mode")
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, bool, bool]:
@@ -115,6 +119,11 @@ class Route:
         named = ("channel", "principal", "tenant", "key", "pattern")
         said = [f"{name} {getattr(self, name)!r}" for name in named if getattr(self, name)]
         return f"{', '.join(said) or 'everything'} to {self.agent}"
+
+
+def _check_shared(shared: object) -> None:
+    if not isinstance(shared, bool):
+        raise ConfigError("Route.shared", f"{shared!r} is neither", "Use True or False")
 
 
 class Routed(Record):
@@ -199,6 +208,25 @@ def check_routes(routes: object, agents: Sequence[str]) -> tuple[Route, ...]:
     return tuple(sorted(routes, key=lambda route: route.specificity, reverse=True))
 
 
+def _nearness(route: Route, channel: str, who: Principal, key: str) -> int:
+    """How much of what a route names a message has: exactly, or as if it were misspelt."""
+    pairs = (
+        (route.channel, channel),
+        (route.principal, who.id),
+        (route.tenant, who.tenant),
+        (route.key, key),
+    )
+    found = 4 if route.pattern and glob_fits(route.pattern, key) else 0
+    for wanted, given in pairs:
+        if wanted and wanted == given:
+            found += 4
+        elif wanted and given and nearest(given, [wanted]):
+            found += 3
+        elif wanted:
+            found -= 1
+    return found
+
+
 class Routing(Sessions):
     """Messages from outside."""
 
@@ -211,20 +239,20 @@ class Routing(Sessions):
             NoRoute: no route takes it.
             ConfigError: a name cannot be stored, or the key is too long.
         """
+        if principal == "":
+            raise ConfigError("principal", "it is empty", "Say who sends the message")
         who = principal_of(principal)
         check_text("channel", channel)
         check_text("key", key)
         if len(key) > KEY_CHARS:
             fix = "Give a shorter one, as a hash of it"
             raise ConfigError("key", f"it has more than {KEY_CHARS} characters", fix)
-        if not who.id:
-            raise ConfigError("principal", "it is empty", "Say who sends the message")
         for route in self.routes:
             if route.fits(channel, who, key):
                 session = session_of(route, channel, who, key)
                 for_whom = who
                 if route.shared:
-                    for_whom = Principal(id=f"shared:{session}", tenant=who.tenant)
+                    for_whom = Principal(id=f"{SHARED}{session}", tenant=who.tenant)
                 return Routed(
                     agent=route.agent,
                     session=session,
@@ -237,20 +265,10 @@ class Routing(Sessions):
     def _nearest(self, channel: str, who: Principal, key: str) -> str:
         if not self.routes:
             return "; this runtime has no routes"
-        wanted = " ".join(filter(None, (channel, who.id, key)))
-
-        def fitting(route: Route) -> int:
-            pairs = ((route.channel, channel), (route.principal, who.id), (route.key, key))
-            return sum(1 for one, two in pairs if one and one == two)
-
-        best = max(self.routes, key=fitting)
-        if not fitting(best):
-            by_words = {
-                " ".join(filter(None, (r.channel, r.principal, r.key or r.pattern))): r
-                for r in self.routes
-            }
-            close = nearest(wanted, by_words)
-            best = by_words[close[0]] if close else best
+        best = max(self.routes, key=lambda route: _nearness(route, channel, who, key))
+        if _nearness(best, channel, who, key) <= 0:
+            shown = "; ".join(f"({route})" for route in self.routes[:SHOWN])
+            return f"; none comes near. The routes are {shown}"
         return f"; the nearest is ({best})"
 
     async def receive_async(

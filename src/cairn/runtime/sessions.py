@@ -9,14 +9,22 @@ import msgspec
 from cairn.agent import MODES
 from cairn.core import commands as cmd
 from cairn.core.messages import Part, Principal, Record
+from cairn.core.names import listed
 from cairn.engine import sessions as talk
 from cairn.engine.client import Task, new_id, same_person
-from cairn.engine.given import Given, check_mode, check_text, parts_of, principal_of
+from cairn.engine.given import (
+    Given,
+    check_mode,
+    check_session,
+    check_text,
+    parts_of,
+    principal_of,
+)
 from cairn.engine.load import load, previous_of
 from cairn.engine.result import Run
 from cairn.engine.sessions import Conversation, message_id
 from cairn.engine.turns import take_over
-from cairn.errors import IllegalTransition, SessionBusy, UnknownRun
+from cairn.errors import ConfigError, IllegalTransition, SessionBusy, UnknownRun
 from cairn.ports import RunFilter, RunInfo, SessionInfo
 from cairn.runtime.ground import ENDED
 from cairn.runtime.tasks import LOCAL, Tasks
@@ -43,6 +51,21 @@ class Posted(Record):
     run: str
     seq: int
     how: Literal["started", "queued", "interrupting", "steered"]
+
+
+def _none_yet(session: str, agents: list[str]) -> str:
+    """That there is no such session, and how it is begun."""
+    named = f"; agents here: {listed(agents)}" if agents else ""
+    return (
+        f"there is no session {session!r}; to begin it, name an agent: agent=... in Python, "
+        f"--agent NAME in the command{named}"
+    )
+
+
+def _check_posted(posted: object) -> None:
+    if not isinstance(posted, Posted):
+        fix = "Give what rt.post or rt.accept has returned; rt.get(run) shows a run by its id"
+        raise ConfigError("posted", f"{posted!r:.200} is no place of a message", fix)
 
 
 class Sessions(Tasks):
@@ -110,7 +133,7 @@ class Sessions(Tasks):
         id: str,
     ) -> Posted:
         """Keep a message; the sender is who said it, the principal for whom the work is done."""
-        check_text("session", session)
+        check_session(session)
         check_text("id", id)
         if mode is not None:
             check_mode(mode, MODES)
@@ -120,10 +143,10 @@ class Sessions(Tasks):
             line = await self.store.session_open(session)
             last = line[0] if line else await self.store.session_head(session)
             if last is None and not agent:
-                raise UnknownRun(f"there is no session {session!r}; name an agent to begin it")
+                raise UnknownRun(_none_yet(session, [*self.host.agents]))
             if last is not None:
                 await self._check_owner(session, last, who)
-            if key and (where := await self.client.posted(key, parts, who)) is not None:
+            if key and (where := await self.client.posted(key, parts, who, id)) is not None:
                 return await self._as_posted(session, where.run, where.seq, mode)
             name = agent or (last.agent if last is not None else "")
             how = mode or self._mode_of(name)
@@ -191,7 +214,11 @@ class Sessions(Tasks):
         """Carry the run that reads a message to a result or a wait; then say how it stands.
 
         A message that a run ended without having read is followed into the run that reads it.
+
+        Raises:
+            ConfigError: it is not what `post` or `accept` has returned.
         """
+        _check_posted(posted)
         run = await self._carried(posted.run)
         if posted.seq == 1 or run.status not in ENDED:
             return run
@@ -219,17 +246,17 @@ class Sessions(Tasks):
     # ---------------------------------------------------------------- looking
 
     async def sessions_async(
-        self, *, principal: Principal | str = "", limit: int = 100
+        self, *, principal: Principal | str | None = None, limit: int = 100
     ) -> list[SessionInfo]:
         """Conversations, the one with the newest run first, each with a title.
 
         Args:
             principal: Only those of this one, by its id, and by its tenant if a principal is
-                given.
+                given. None: those of all.
         """
-        who = principal_of(principal) if isinstance(principal, Principal) else None
-        name = who.id if who is not None else str(principal)
-        infos = await self.store.sessions(check_text("principal", name), limit)
+        whose = principal_of(principal) if principal is not None else None
+        who = whose if isinstance(principal, Principal) else None
+        infos = await self.store.sessions(whose.id if whose is not None else "", limit)
         if who is not None:
             infos = [i for i in infos if await self._is_of(i.head, who)]
         return [

@@ -117,17 +117,19 @@ class Tasks(Ground):
         )
         parts = parts_of(input)
         by_rule = known.intake.kind_of(text_of(parts))
+        narrowed = kind if by_rule is None else narrower(by_rule, kind)
         return Task(
             agent=agent,
             input=parts,
             principal=principal_of(options.get("principal", LOCAL)),
             session=check_text("session", options.get("session", "")),
             limits=known.limits.narrowed(limits) if limits is not None else known.limits,
-            kind=kind if by_rule is None else narrower(by_rule, kind),
+            kind=narrowed,
+            kind_by="" if narrowed == kind else "rule",
             approvals=approvals,
             on_loop=known.on_loop,
             fingerprint=crew.fingerprint,
-            policy=check_run_policy(options.get("policy"), known),
+            policy=check_run_policy(options.get("policy"), known, *self.host.policed),
             mode=check_mode(options.get("mode", ""), ("", "queue", "interrupt")),  # type: ignore[arg-type]  # one of the literals now
         )
 

@@ -140,6 +140,10 @@ def is_part(parts: Parts) -> bool:
 def find(given: str | Path, faults: Faults) -> list[Skill]:
     """The skills of a folder: itself, or those in it; what is wrong is added to `faults`."""
     place = Path(os.path.realpath(given))
+    if place.is_file():
+        fix = "Give its folder" if place.name == FILE else "Name a folder that holds skills"
+        faults.say(given, "this is a file, and no folder", fix)
+        return []
     if not place.is_dir():
         faults.say(given, "there is no such folder", "Name a folder that holds skills")
         return []

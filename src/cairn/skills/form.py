@@ -83,6 +83,9 @@ def read_front_matter(text: str, folder: str) -> tuple[FrontMatter | None, tuple
     if block is None:
         said = "there is no front matter"
         fix = "Begin with a line ---, then name and description, then a line ---"
+        if text.partition("\n")[0].rstrip() == "---":
+            said = "the front matter has no end"
+            fix = "Write a line --- behind its last field"
         return None, (Fault(line=1, field="", problem=said, fix=fix),)
     yaml, body = block
     if not yaml.strip() or len(yaml.encode("utf-8", "replace")) > FRONT_BYTES:

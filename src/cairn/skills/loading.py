@@ -69,11 +69,15 @@ def load_skill_of(skills: Skills) -> Tool[..., Any]:
 def _page(skill: Skill, file: str, offset: int) -> dict[str, Any]:
     """A part of a file, with what it is known by: which version the model has read is recorded."""
     data = _data(skill, file)
+    file = "/".join(parts_in(file))  # ./SKILL.md is SKILL.md, and is known by its hash as well
     text = decode(data, shown(file)).text
     version = skill.version
     if file == FILE:
         version = _version(text, skill)
         text = text[body_of(text) :].lstrip("\n")
+    if offset and offset >= len(text):
+        said = f"{skill.name}: {shown(file)} has {len(text):,} characters"
+        raise ToolError(f"{said}, and none at offset {offset:,}. Read it from 0")
     end = offset + PAGE_CHARS
     page: dict[str, Any] = {
         "skill": skill.name,
@@ -105,7 +109,7 @@ def _data(skill: Skill, file: str) -> bytes:
     except PathRefused as error:
         known = listed([path for path in skill.files if path != FILE], FILES_SHOWN)
         there = f"Its other files are {known}" if known else "It has no other files"
-        raise ToolError(f"{told} cannot be read ({error.rule}). {there}") from error
+        raise ToolError(f"{told} cannot be read: {error.problem}. {there}") from error
     except WorkspaceError as error:
         raise ToolError(f"{told} cannot be read: {error}") from error
     except OSError as error:

@@ -58,13 +58,29 @@ class Erasing:
         for journal in self.journals.runs.values():
             if not self.principal.id or journal.new.principal != self.principal.id:
                 continue
-            root = journal
-            while root.new.parent:
-                root = self.journals.find(root.new.parent)
-            created = root.entries[0].event
-            tenant = created.principal.tenant if isinstance(created, RunCreated) else ""
-            if tenant == self.principal.tenant:
+            if self._tenant(journal) == self.principal.tenant:
                 yield journal
+
+    def elsewhere(self) -> list[Journal]:
+        """Runs of others in the tenant in which something stands that the principal has written."""
+        mine = {journal.new.run for journal in self.runs}
+        who, journals = self.principal, self.journals
+        return [
+            journal
+            for journal in journals.runs.values()
+            if who.id
+            and journal.new.run not in mine
+            and journal.new.digest != ERASED
+            and any(entry.actor == who.id for entry in journal.entries)
+            and self._tenant(journal) == who.tenant
+        ]
+
+    def _tenant(self, journal: Journal) -> str:
+        root = journal
+        while root.new.parent:
+            root = self.journals.find(root.new.parent)
+        created = root.entries[0].event
+        return created.principal.tenant if isinstance(created, RunCreated) else ""
 
     def share(self, facts: Collection[int]) -> Share:
         """What of the journal `store` is theirs."""
@@ -188,6 +204,7 @@ class Erases(ABC):
                 notes=share.notes,
                 live=found.live,
                 foreign=found.foreign,
+                elsewhere=tuple(map(self._info, found.elsewhere())),
             )
 
     async def erase(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from cairn.core.events import Entry
 from cairn.core.evolve import fold
@@ -67,3 +67,46 @@ def prunable(
         if line.session:
             sessions.add(line.session)
     return chosen
+
+
+def why_kept(
+    newest_first: Iterable[RunInfo], session: str, before: int, begun: Mapping[str, str]
+) -> dict[str, str]:
+    """Why each run of a session was not removed, newest first.
+
+    Args:
+        newest_first: The runs that are there.
+        session: Whose.
+        before: Only what nobody wrote to since was to go.
+        begun: Sessions that were forked from a run, by the run.
+    """
+    lines = list(newest_first)
+    forks = {line.parent: line.run for line in reversed(lines) if line.parent}
+    kept: dict[str, str] = {}
+    later = ""
+    for line in lines:
+        if line.session != session:
+            continue
+        kept[line.run] = _why_kept(line, before, later, forks, begun)
+        later = line.run
+    return kept
+
+
+def _why_kept(
+    line: RunInfo, before: int, later: str, forks: Mapping[str, str], begun: Mapping[str, str]
+) -> str:
+    if line.status not in ENDED_VALUES:
+        return f"it is {line.status}"
+    if line.leased:
+        return "it is being driven"
+    if line.updated_at >= before:
+        return "it was written to since"
+    if line.unread:
+        return "it has messages that nobody has read"
+    if line.run in forks:
+        return f"run {forks[line.run]} was forked from it"
+    if begun.get(line.run, line.session) != line.session:
+        return f"session {begun[line.run]} was forked from it"
+    if later:
+        return f"run {later} of the session stays, and goes on from it"
+    return "nobody knows what came of one of its calls, or its journal cannot be read"

@@ -109,6 +109,25 @@ class ErasingPromises(Promises):
 
         self.keep(promise)
 
+    def test_what_somebody_wrote_in_runs_of_others_is_found_and_stays(self) -> None:
+        async def promise(store: Store) -> None:
+            story = await of_bob(store, "b", whose="shared:room")
+            other = Story("o")
+            other.new = msgspec.structs.replace(other.new, principal="bob")
+            await create(store, other)
+            said = Queue(parts=(Text("I live in Rome."),))
+            await store.submit("o", other.state, said, LATER, "ann")
+            held = await store.holdings(ANN)
+            assert (held.runs, [info.run for info in held.elsewhere]) == ((), ["o"])
+            assert held.shared == ()
+            assert (await store.holdings(Principal(id="ann", tenant="acme"))).elsewhere == ()
+            await store.erase(ANN, LATER)
+            assert [info.run for info in (await store.holdings(ANN)).elsewhere] == ["o"]
+            assert await store.verify("o") == 2
+            assert await store.verify("b") == story.state.seq
+
+        self.keep(promise)
+
     def test_erasing_again_changes_nothing(self) -> None:
         async def promise(store: Store) -> None:
             await over(store, "r")

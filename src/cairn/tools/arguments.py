@@ -82,6 +82,24 @@ def make_check(tool: str, arguments: Arguments) -> Check:
     return check
 
 
+def make_check_some(tool: str, arguments: Arguments) -> Check:
+    """As `make_check`, for some of the arguments: nothing is mended, missed or added."""
+    from pydantic import ValidationError
+
+    def check(text: str) -> dict[str, Any] | Problem:
+        given = read_object(text)
+        if isinstance(given, str):
+            return Problem(message=shorten(f"The arguments of {tool} {given}", MESSAGE_CHARS))
+        try:
+            return arguments.some()(msgspec.json.encode(given))
+        except ValidationError as error:
+            return Problem(message=_message(tool, _faults(error, given), arguments.parameters))
+        except Exception as error:  # validators are code of the user's and may raise anything
+            return _unchecked(tool, error)
+
+    return check
+
+
 def _look_closely(tool: str, text: str, arguments: Arguments) -> dict[str, Any] | Problem:
     from pydantic import ValidationError
 

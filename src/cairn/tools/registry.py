@@ -46,8 +46,8 @@ class ToolServer(Protocol):
         ...
 
 
-def servers_in(tools: Iterable[object]) -> tuple[ToolServer, ...]:
-    """The servers among what an agent is given as tools.
+def servers_in(tools: Iterable[object], field: str = "tools") -> tuple[ToolServer, ...]:
+    """The servers among what an agent is given as tools; `field` is how messages call them.
 
     Raises:
         ConfigError: two of them have one name.
@@ -56,11 +56,13 @@ def servers_in(tools: Iterable[object]) -> tuple[ToolServer, ...]:
     names = [server.name for server in found]
     if len(set(names)) != len(names):
         fix = "Give each server a name of its own"
-        raise ConfigError("tools", f"two servers of tools share a name: {sorted(names)}", fix)
+        raise ConfigError(field, f"two servers of tools share a name: {sorted(names)}", fix)
     return found
 
 
-def collect(tools: Iterable[object], *, installed: bool = False) -> dict[str, AnyTool]:
+def collect(
+    tools: Iterable[object], *, installed: bool = False, field: str = "tools"
+) -> dict[str, AnyTool]:
     """All tools by name, in the order given.
 
     Args:
@@ -68,16 +70,17 @@ def collect(tools: Iterable[object], *, installed: bool = False) -> dict[str, An
             tools in it; the dotted name of a module; or the name of an entry point of the group
             `cairn.tools`, which stands for a tool, a module, or a list of them.
         installed: Take all entry points of the group, named or not.
+        field: How the option is called in messages.
 
     Raises:
         ToolDefinitionError: two tools have one name.
         ConfigError: something given is no tool, or cannot be imported, or holds no tools.
     """
     if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise ConfigError("tools", f"{tools!r} is not a list", "Write tools=[...]")
+        raise ConfigError(field, f"{tools!r} is not a list", "Write tools=[...]")
     found: dict[str, AnyTool] = {}
     offered = entry_points(group=GROUP) if installed else ()
-    for one in (*_tools(tools), *(tool for each in offered for tool in _loaded(each))):
+    for one in (*_tools(tools, field), *(t for each in offered for t in _loaded(each, field))):
         known = found.setdefault(one.name, one)
         if known is not one:
             raise ToolDefinitionError(
@@ -87,37 +90,38 @@ def collect(tools: Iterable[object], *, installed: bool = False) -> dict[str, An
     return found
 
 
-def _tools(items: Iterable[object]) -> Iterator[AnyTool]:
+def _tools(items: Iterable[object], field: str) -> Iterator[AnyTool]:
     for item in items:
         match item:
             case Tool():
                 yield item
             case str():
-                yield from _named(item)
+                yield from _named(item, field)
             case ModuleType():
-                yield from _of_module(item)
+                yield from _of_module(item, field)
             case list() | tuple():
-                yield from _tools(item)
+                yield from _tools(item, field)
             case ToolServer():
                 continue  # what it offers is known once it was reached
             case _ if callable(item) and not isinstance(item, type):
                 yield make_tool(item, {})
             case _:
                 fix = "Give tools, functions, modules or their names"
-                raise ConfigError("tools", f"{item!r} is no tool", fix)
+                raise ConfigError(field, f"{item!r} is no tool", fix)
 
 
-def _named(name: str) -> Iterator[AnyTool]:
+def _named(name: str, field: str) -> Iterator[AnyTool]:
     if offered := entry_points(group=GROUP, name=name):
         for each in offered:
-            yield from _loaded(each)
+            yield from _loaded(each, field)
         return
     try:
         module = importlib.import_module(name)
     except Exception as error:  # importing runs the module's own code, which may raise anything
         said = f"{name!r} cannot be imported ({type(error).__name__}: {error})"
-        raise ConfigError("tools", said, "Correct the name, or install the package") from error
-    yield from _of_module(module)
+        fix = "Give the tool itself, without quotes; or correct the module's name, or install it"
+        raise ConfigError(field, said, fix) from error
+    yield from _of_module(module, field)
 
 
 def entry_points(*, group: str, name: str = "") -> Iterable[Any]:
@@ -127,18 +131,18 @@ def entry_points(*, group: str, name: str = "") -> Iterable[Any]:
     return look_up(group=group, name=name) if name else look_up(group=group)
 
 
-def _loaded(offered: Any) -> Iterator[AnyTool]:
+def _loaded(offered: Any, field: str) -> Iterator[AnyTool]:
     try:
         loaded = offered.load()
     except Exception as error:  # importing runs the package's own code, which may raise anything
         said = f"the entry point {offered.name!r} cannot be loaded ({error})"
-        raise ConfigError("tools", said, "Repair or remove its package") from error
-    yield from _tools((loaded,))
+        raise ConfigError(field, said, "Repair or remove its package") from error
+    yield from _tools((loaded,), field)
 
 
-def _of_module(module: ModuleType) -> Iterator[AnyTool]:
+def _of_module(module: ModuleType, field: str) -> Iterator[AnyTool]:
     found = [value for value in vars(module).values() if isinstance(value, Tool)]
     if not found:
         fix = "Decorate its functions with @tool"
-        raise ConfigError("tools", f"the module {module.__name__} holds no tools", fix)
+        raise ConfigError(field, f"the module {module.__name__} holds no tools", fix)
     yield from found

@@ -6,6 +6,7 @@ pydantic is loaded when the first tool is declared, not before: `import cairn` s
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, NotRequired
 
 from cairn.core.messages import Record
@@ -26,11 +27,13 @@ class Arguments(Record, gc=True):
         parameters: JSON Schema of the whole object, references complete.
         validate: Reads JSON text strictly; what is not given is not in the result.
         defaults: Values of the parameters that need not be given.
+        some: As `validate`, where none of them needs to be given; made when it is asked for.
     """
 
     parameters: Schema
     validate: Validate
     defaults: dict[str, Any]
+    some: Callable[[], Validate]
 
 
 def arguments_of(signature: Signature, tool: str, about: dict[str, str]) -> Arguments:
@@ -58,6 +61,7 @@ def arguments_of(signature: Signature, tool: str, about: dict[str, str]) -> Argu
         parameters=schema,
         validate=_validator(adapter, closed=closed),
         defaults={n: p.default for n, p in parameters.items() if p.default is not MISSING},
+        some=cache(lambda: _validator(_build(parameters, whole=False)[0], closed=closed)),
     )
 
 
@@ -85,8 +89,10 @@ def _adapter(parameters: dict[str, Parameter], tool: str) -> tuple[TypeAdapter[A
         raise refuse(tool, f"its parameters have no JSON Schema ({error})", "Rename one") from error
 
 
-def _build(parameters: dict[str, Parameter]) -> tuple[TypeAdapter[Any], Schema]:
-    """An adapter for the parameters as a closed TypedDict.
+def _build(
+    parameters: dict[str, Parameter], *, whole: bool = True
+) -> tuple[TypeAdapter[Any], Schema]:
+    """An adapter for the parameters as a closed TypedDict; not `whole`, none need be given.
 
     A TypedDict takes any parameter name (a model reserves `json`, `copy` and `_x`) and its
     validator returns just the keyword arguments that were given.
@@ -102,7 +108,7 @@ def _build(parameters: dict[str, Parameter]) -> tuple[TypeAdapter[Any], Schema]:
             return False
 
     needed = {
-        name: each.annotation if each.default is MISSING else NotRequired[each.annotation]
+        name: each.annotation if whole and each.default is MISSING else NotRequired[each.annotation]
         for name, each in parameters.items()
     }
     make: Any = TypedDict  # a checker allows no fields that are known at run time only

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unp
 from cairn.core.rules import ToolSpec
 from cairn.errors import ToolDefinitionError
 from cairn.ports import ToolSchema
-from cairn.tools.arguments import make_check
+from cairn.tools.arguments import make_check, make_check_some
 from cairn.tools.context import Context
 from cairn.tools.docstrings import parse
 from cairn.tools.options import Options, checked
@@ -185,7 +185,13 @@ def make_tool(
     arguments = arguments_of(signature, name, about)
     return Tool(
         function,
-        spec=ToolSpec(name=name, check=make_check(name, arguments), kind=kind, **fields),
+        spec=ToolSpec(
+            name=name,
+            check=make_check(name, arguments),
+            check_some=make_check_some(name, arguments),
+            kind=kind,
+            **fields,
+        ),
         schema=ToolSchema(name=name, description=description, parameters=arguments.parameters),
         body=Body(function, context=signature.context, is_async=signature.is_async),
         probe=_probe(options["probe"], signature, name, local_names)

@@ -115,10 +115,12 @@ def _with_endings(text: str, begin: int, end: int, given: str) -> str:
 
 
 def ending_near(text: str, begin: int, end: int) -> str:
-    """The line ending in a place: of the line that goes on there, else of the one before."""
+    """The line ending in a place: of the line that goes on there, else of one before or in it."""
     at = text.find("\n", end)
     if at < 0:
         at = text.rfind("\n", 0, begin)
+    if at < 0:
+        at = text.rfind("\n", begin, end)
     return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
 
 

@@ -7,6 +7,7 @@ WorkspaceError
 ├── EditRefused      what was to be replaced is not there exactly as often as said
 ├── PatchRefused     the diff does not fit; nothing of it was written
 ├── Changed          the file has changed since it was looked at
+├── NoWorkspace      nothing has used it, so there is nothing to look at
 └── WorkspaceFailed  the disk or the system refused; what was there is as it was
 """
 
@@ -43,6 +44,7 @@ class PathRefused(WorkspaceError):
     Attributes:
         rule: Which rule refused it.
         path: The path as it was given, safe to show.
+        problem: What is wrong with it, in words.
     """
 
     def __init__(self, rule: Rule, path: str, problem: str, fix: str = "") -> None:
@@ -50,6 +52,7 @@ class PathRefused(WorkspaceError):
         super().__init__(f"{path}: {problem}.{end} (rule: workspace.{rule})")
         self.rule: Rule = rule
         self.path = path
+        self.problem = problem
 
 
 class WorkspaceLimit(WorkspaceError):
@@ -82,6 +85,10 @@ class PatchRefused(WorkspaceError):
 
 class Changed(WorkspaceError):
     """The file is no longer what it was when it was looked at."""
+
+
+class NoWorkspace(WorkspaceError):
+    """There is no workspace: nothing has used it yet."""
 
 
 class WorkspaceFailed(WorkspaceError):

@@ -39,6 +39,7 @@ from cairn.workspace.limits import WorkspaceLimits, checked_limits
 from cairn.workspace.paths import Parts, matches, parts_of, pattern_of, shown
 from cairn.workspace.place import Held, Place
 from cairn.workspace.refusals import (
+    NoWorkspace,
     PathRefused,
     WorkspaceFailed,
 )
@@ -105,6 +106,15 @@ class Workspace:
         return self
 
     # ---------------------------------------------------------------- the folder
+
+    def check_there(self) -> None:
+        """Refuse to go on where the folder was never made; nothing is made.
+
+        Raises:
+            NoWorkspace: there is none.
+        """
+        if self._held is None and not os.path.lexists(self._place.root):
+            raise NoWorkspace(f"{shown(str(self._place.root))}: nothing has used a workspace here")
 
     @property
     def root(self) -> Path:
@@ -177,8 +187,10 @@ class Workspace:
         """What is not as it was when the workspace was first used, by path, with diffs.
 
         Raises:
+            NoWorkspace: it was never used, so that there is no folder; none is made.
             WorkspaceFailed: the baseline cannot be read.
         """
+        self.check_there()
         root = self.open()
         assert self._held is not None  # noqa: S101 - it is open
         manifest = baseline.load(self._held.state, self._place.baseline.name)

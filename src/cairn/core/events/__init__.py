@@ -28,6 +28,13 @@ from cairn.core.events.form import (
     RunRef,
     TaskKind,
 )
+from cairn.core.events.memory import (
+    MemoryErased,
+    MemoryForgotten,
+    MemoryKept,
+    MemoryRecalled,
+    MemoryReviewed,
+)
 from cairn.core.events.model import (
     ModelCompleted,
     ModelFailed,
@@ -37,27 +44,12 @@ from cairn.core.events.model import (
 )
 from cairn.core.events.notes import (
     ArtifactCreated,
-    BudgetsSet,
     ErrorRaised,
-    GrantMade,
-    GrantRevoked,
-    GrantUsed,
     LimitReached,
     LimitWarned,
-    MemoryErased,
-    MemoryForgotten,
-    MemoryKept,
-    MemoryRecalled,
-    MemoryReviewed,
     PlanUpdated,
-    PrincipalErased,
     RetryScheduled,
     SandboxChosen,
-    SessionForked,
-    SessionRewound,
-    SessionTitled,
-    StoreErased,
-    StorePruned,
 )
 from cairn.core.events.people import (
     ApprovalDenied,
@@ -87,10 +79,17 @@ from cairn.core.events.run import (
     RunResumed,
     RunStopped,
     RunVersionChanged,
-    StepCompleted,
-    StepFailed,
-    StepLost,
-    StepStarted,
+)
+from cairn.core.events.sessions import SessionForked, SessionRewound, SessionTitled
+from cairn.core.events.step import StepCompleted, StepFailed, StepLost, StepStarted
+from cairn.core.events.store import (
+    BudgetsSet,
+    GrantMade,
+    GrantRevoked,
+    GrantUsed,
+    PrincipalErased,
+    StoreErased,
+    StorePruned,
 )
 from cairn.core.events.tool import (
     ToolCompleted,

@@ -37,6 +37,7 @@ class TurnFed(Event):
     TYPE = 142
     NAME = "turn.fed"
     parts: tuple[CallPart, ...]
+    blocks: tuple[str, ...] = ()  # the context block that each of them feeds
 
 
 class TaskClassified(Event):
@@ -45,7 +46,7 @@ class TaskClassified(Event):
     TYPE = 150
     NAME = "task.classified"
     kind: TaskKind
-    by: str  # `rule`, or the model's name
+    by: str  # `model`, or `none` where it said no kind (once written `rule`)
     why: str = ""  # what the model said, where that was no kind
 
 

@@ -72,6 +72,7 @@ class InputQueued(Event):
     NAME = "input.queued"
     parts: tuple[Part, ...]
     id: str = ""  # of the run it would have started; a message comes once under it
+    answers: int = 0  # the question of the runtime itself that was open, and is answered by it
 
 
 class InputGiven(Event):

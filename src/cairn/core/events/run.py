@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
-from cairn.core.events.form import EMPTY, Disposition, Event, Recovery, RunRef, TaskKind
+from cairn.core.events.form import Event, RunRef, TaskKind
 from cairn.core.fingerprint import Fingerprint, PartChange
 from cairn.core.limits import Limits
 from cairn.core.messages import Part, Principal
@@ -34,6 +32,7 @@ class RunCreated(Event):
     policy: Policy | None = None  # what narrows this run, beside what holds for all
     behind: str = ""  # the run of its session that was active: it begins when that one is over
     interrupts: bool = False  # that one was to be ended for it
+    kind_by: Literal["", "rule"] = ""  # who narrowed the kind: the intake's rule
 
 
 class RunForked(Event):
@@ -134,40 +133,3 @@ class RunContinued(Event):
     previous: RunRef
     consumes: tuple[int, ...] = ()  # messages queued in that run which nobody had read
     note: str = ""  # what the model is told if that run was cut off
-
-
-class StepStarted(Event):
-    """A task of the deployer's own code is about to run."""
-
-    TYPE = 20
-    NAME = "step.started"
-    name: str
-    recovery: Recovery = "repeat"
-    attempt: int = 1
-
-
-class StepCompleted(Event):
-    """The task returned."""
-
-    TYPE = 21
-    NAME = "step.completed"
-    output: msgspec.Raw = EMPTY
-    duration_us: int = 0
-
-
-class StepFailed(Event):
-    """The task raised, or refused what it was shown; `message` says what was wrong."""
-
-    TYPE = 22
-    NAME = "step.failed"
-    error_class: ErrorClass
-    message: str
-    disposition: Disposition = "repair"
-    duration_us: int = 0
-
-
-class StepLost(Event):
-    """The process died inside the task."""
-
-    TYPE = 23
-    NAME = "step.lost"

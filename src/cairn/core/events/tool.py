@@ -39,6 +39,8 @@ class ToolCompleted(Event):
     sources: tuple[Source, ...] = ()
     artifact: str = ""
     """The artifact that holds the whole result, when `result` is only its head and tail."""
+    why: str = ""
+    """Of a call that feeds a context block: why the block is cut, or left out."""
     duration_us: int = 0
     micro_usd: int = 0
 

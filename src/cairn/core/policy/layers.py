@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cairn.core.declaration import Declaration
 from cairn.core.messages import Principal, Record
 from cairn.core.policy.form import (
     DEFAULTS,
@@ -27,6 +28,7 @@ from cairn.core.policy.form import (
     Verdict,
 )
 from cairn.core.policy.rule import Rule
+from cairn.core.policy.shape import several
 from cairn.core.terms import ApprovalTerms, narrowed
 from cairn.errors import ConfigError
 
@@ -35,7 +37,7 @@ PARTS = ("agents", "principals", "roles", "tenants")
 FLOOR = Verdict(decision="ask", rule="floor: dangerous")
 
 
-class Policy(Record, gc=True):
+class Policy(Record, gc=True, metaclass=Declaration):
     """What may run unasked, by tool, by effect and by rules.
 
     As `Runtime(policy=...)` it is the deployment's. As `Agent(policy=...)` or `run(policy=...)`
@@ -50,6 +52,8 @@ class Policy(Record, gc=True):
         principals: What narrows the work for a principal, by its id.
         roles: What narrows the work for whoever has a role.
         tenants: What narrows the work for a tenant.
+        labels: Further labels of taint that its rules may name, beside those of the agents' tools
+            and servers and of memory: those that runs of other processes bring.
 
     Raises:
         ConfigError: a key or decision is not one of the allowed words, two rules share a name,
@@ -64,8 +68,10 @@ class Policy(Record, gc=True):
     principals: Mapping[str, Policy] = {}
     roles: Mapping[str, Policy] = {}
     tenants: Mapping[str, Policy] = {}
+    labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        self._check_shape()
         for field, table in (("tools", self.tools), ("effects", self.effects)):
             for key, decision in table.items():
                 if decision not in TABLED:
@@ -94,6 +100,14 @@ class Policy(Record, gc=True):
                 if not isinstance(inner, Policy) or inner.parts:
                     fix = "Give a Policy of tools, effects and rules"
                     raise ConfigError(f"policy.{part}.{key}", "it cannot narrow", fix)
+
+    def _check_shape(self) -> None:
+        for field in ("tools", "effects", *PARTS):
+            table: Any = getattr(self, field)
+            if not isinstance(table, Mapping):
+                fix = 'Write {"refund": "ask"}' if field == "tools" else "Write {name: ...}"
+                raise ConfigError(f"policy.{field}", f"{table!r:.80} is no mapping", fix)
+        several("policy.labels", self.labels)
 
     @property
     def parts(self) -> bool:

@@ -90,6 +90,9 @@ class Range(Record, tag_field="is", tag="range"):
         need(bounds, "min", "a range needs a bound", "Give min, max or both")
         fine = all(_number(bound) is not None for bound in bounds)
         need(fine, "min", "a bound is no number", "Give finite numbers")
+        both = self.min is not None and self.max is not None
+        fine = not both or self.min <= self.max  # type: ignore[operator]  # neither is None
+        need(fine, "min", f"nothing is {self.min} or more and {self.max} or less", "Swap them")
 
     def test(self, given: Any, arguments: Mapping[str, Any]) -> bool | None:
         """Whether the argument is so."""

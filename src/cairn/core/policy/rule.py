@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from cairn.core.declaration import Declaration
 from cairn.core.messages import Record
 from cairn.core.policy.form import DEFAULTS, STRICTNESS, Decision, Effect, Intent, TaskKind
 from cairn.core.policy.predicates import ABSENT, Predicate, told
@@ -85,7 +86,7 @@ class Spend(Record):
             raise ConfigError("spend", "it names no amount", fix)
 
 
-class Rule(Record, gc=True):
+class Rule(Record, gc=True, metaclass=Declaration):
     """A rule of one layer. All that it names must hold; what it leaves out it does not look at.
 
     Args:

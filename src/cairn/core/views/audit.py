@@ -40,6 +40,7 @@ class AuditLine(Record):
         rule: The rule that decided, or the request or grant that answered it.
         detail: What was said with it.
         agent, principal, tenant: Whose run it is.
+        instead_of: The tool that was asked for, where the policy has put another in its place.
     """
 
     at: int
@@ -56,6 +57,7 @@ class AuditLine(Record):
     principal: str = ""
     tenant: str = ""
     hash: str = ""
+    instead_of: str = ""
 
 
 class Auditor:
@@ -70,10 +72,14 @@ class Auditor:
         self._agent = self._principal = self._tenant = ""
         self._calls: dict[str, tuple[str, str]] = {}
         """The tool and the digest of each call, by its id."""
+        self._instead: dict[str, str] = {}
+        """The tool that was asked for, of each call that was redirected."""
         self._asked: dict[int, str] = {}
         """The call that a request or question is about, empty for the run."""
         self._granted: dict[int, str] = {}
         """Who granted a request."""
+        self._grants: dict[int, str] = {}
+        """The tool of a standing grant."""
 
     def feed(self, row: Row) -> AuditLine | None:
         """The decision that a row records, None if it records none."""
@@ -91,7 +97,8 @@ class Auditor:
     def _line(self, row: Row, **fields: Any) -> AuditLine:
         call = fields.get("call", "")
         tool, digest = self._calls.get(call, ("", ""))
-        known = {"tool": tool, "digest": digest, **fields}
+        instead = self._instead.get(call, "")
+        known = {"tool": tool, "digest": digest, "instead_of": instead, **fields}
         known["detail"] = short(known.get("detail", ""), LONG)
         return AuditLine(
             at=row.at,
@@ -117,9 +124,12 @@ class Auditor:
             case ev.ToolEdited(call=call, arguments=arguments):
                 self._change(call, arguments=arguments)
             case ev.ToolRedirected(call=call, tool=tool, arguments=arguments):
+                self._instead.setdefault(call, self._calls.get(call, ("", ""))[0])
                 self._change(call, tool=tool, arguments=arguments)
             case ev.ToolStarted(call=call, tool=tool) if tool:
                 self._change(call, tool=tool)
+            case ev.GrantMade(n=n, tool=tool):
+                self._grants[n] = tool
             case ev.ApprovalRequested(n=n, call=call, digest=digest):
                 self._asked[n] = call
                 self._calls[call] = (self._calls.get(call, ("", ""))[0], digest)
@@ -143,6 +153,10 @@ class Auditor:
         if arguments is not None:
             digest = call_digest(name, arguments)
         self._calls[call] = (name, digest)
+
+    def tool_of_grant(self, n: int) -> str:
+        """The tool that a grant is for, empty when that is not known."""
+        return self._grants.get(n, "")
 
     def call_of(self, n: int) -> str:
         """The call that request or question `n` is about."""
@@ -337,13 +351,15 @@ _TELLERS: dict[type[ev.Event], Teller] = {
     },
     ev.LimitReached: _limit,
     ev.GrantMade: _grant,
-    ev.GrantRevoked: lambda _, __, e: {
+    ev.GrantRevoked: lambda t, _, e: {
         "decision": "grant revoked",
+        "tool": t.tool_of_grant(e.n),
         "rule": f"grant {e.n}",
         "detail": e.reason,
     },
-    ev.GrantUsed: lambda _, __, e: {
+    ev.GrantUsed: lambda t, _, e: {
         "decision": "grant used",
+        "tool": t.tool_of_grant(e.n),
         "rule": f"grant {e.n}",
         "detail": f"{e.run}/{e.call}",
     },
@@ -388,6 +404,27 @@ NO_DECISION: frozenset[type[ev.Event]] = frozenset(
 )
 """All others: what was done, what came of it, and ends that follow from what is told above."""
 TOLD = frozenset(_TELLERS)
+DECISIONS = (
+    *("allowed", "asked", "granted", "granted edited", "denied", "expired", "voided", "edited"),
+    *("redirected", "invalid", "policy failed", "loop stop", "limit stop", "budget stop"),
+    *("resolved happened", "resolved not happened", "resolved unknown", "resolved given up"),
+    *(
+        "takeover asked",
+        "taken over",
+        "acted for the agent",
+        "done by hand",
+        "handed back",
+        "answered",
+        "message",
+    ),
+    *("paused", "resumed", "cancelled", "forked", "version changed", "version refused"),
+    *("sandbox chosen", "task classified", "plan set", "context restored"),
+    *("grant made", "grant revoked", "grant used", "budgets set"),
+    *("session titled", "session rewound", "session forked"),
+    *("fact added", "fact accepted", "fact rejected", "fact forgotten", "facts erased"),
+    *("pruned", "erased", "principal erased", "unreadable"),
+)
+"""All that `AuditLine.decision` can be."""
 
 
 def audit(run: str, rows: Iterator[Row], after: int = 0) -> Iterator[AuditLine]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
 import msgspec
@@ -10,8 +10,9 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.context import messages_of, system_text
 from cairn.core.evolve import evolve
+from cairn.core.feeding import Fed
 from cairn.core.limits import estimate_tokens
-from cairn.core.messages import Message, Record
+from cairn.core.messages import CallPart, Message, Record, ResultPart
 from cairn.core.sizes import tokens_of
 from cairn.core.state import RunState
 from cairn.core.view import shortened
@@ -52,6 +53,7 @@ class Manifest(Record):
         tools: Hash of the tools on offer; empty for none.
         unchanged: How much of the bytes of the run's request before stands unchanged at the
             beginning of this one, 0 to 1: what a provider's cache can serve. 1 for the first.
+        before: Seq of that request; 0 when there is none to compare this one with.
     """
 
     step: int
@@ -62,6 +64,7 @@ class Manifest(Record):
     tokens: int
     tools: str = ""
     unchanged: float = 1.0
+    before: int = 0
 
 
 def manifest(start: RunState, entries: Iterable[ev.Entry], step: int) -> Manifest | None:
@@ -80,19 +83,20 @@ def manifest(start: RunState, entries: Iterable[ev.Entry], step: int) -> Manifes
         if entry.step == step:
             found = (entry, entry.event, state)
         elif found is None and entry.event.purpose == "turn":
-            before = state
+            before = state, entry.seq
         elif found is not None:
             break
     return None if found is None else _manifest(*found, before)
 
 
 def _manifest(
-    entry: ev.Entry, event: ev.ModelRequested, state: RunState, before: RunState | None
+    entry: ev.Entry, event: ev.ModelRequested, state: RunState, before: tuple[RunState, int] | None
 ) -> Manifest:
     lines = _summary_lines(state, event) if event.purpose == "summary" else _lines(state)
-    unchanged = 1.0
+    unchanged, seq = 1.0, 0
     if event.purpose == "turn" and before is not None:
-        unchanged = share_unchanged(bytes_of(before), bytes_of(state))
+        earlier, seq = before
+        unchanged = share_unchanged(bytes_of(earlier), bytes_of(state))
     return Manifest(
         step=entry.step,
         seq=entry.seq,
@@ -102,6 +106,7 @@ def _manifest(
         tokens=sum(line.tokens for line in lines if line.sent),
         tools=state.tools if event.purpose == "turn" else "",
         unchanged=unchanged,
+        before=seq,
     )
 
 
@@ -155,20 +160,63 @@ def _history(state: RunState) -> list[Line]:
         lines.append(_said("summary", f"event {view.summary}", state.summary))
     if view.asked >= 0:
         lines.append(_part("request", messages[view.asked : view.asked + 1], view.asked))
+    lines += [_gone(fed, state) for fed in state.feeding if fed.at < view.start]
     whole = max(view.whole, view.start)
     old = [shortened(m, view.kept) for m in messages[view.start : whole]]
     if old:
         why = f"results shortened to {view.kept} characters"
-        lines.append(msgspec.structs.replace(_part("history", old, view.start), why=why))
+        for line in _parts("history", old, view.start, state):
+            lines.append(line if line.why else msgspec.structs.replace(line, why=why))
     last = state.asked[-1] if len(state.asked) else 0
     if last > whole:
-        lines.append(_part("history", messages[whole:last], whole))
+        lines += _parts("history", messages[whole:last], whole, state)
         whole = last
     name = "input" if whole == last else "history"
-    lines.append(_part(name, messages[whole : whole + 1], whole))
+    lines += _parts(name, messages[whole : whole + 1], whole, state)
     if whole + 1 < len(messages):
-        lines.append(_part("turns since", messages[whole + 1 :], whole + 1))
+        lines += _parts("turns since", messages[whole + 1 :], whole + 1, state)
     return lines
+
+
+def _parts(name: str, messages: list[Message], first: int, state: RunState) -> Iterator[Line]:
+    """A stretch of the conversation, with what was fed into it as lines of its own."""
+    at = state.feeding[0].at - first if state.feeding else -1
+    if not 0 <= at < len(messages):
+        yield _part(name, messages, first)
+        return
+    if at:
+        yield _part(name, messages[:at], first)
+    held = messages[at : at + 2]
+    yield from (_fed_line(fed, held) for fed in state.feeding)
+    rest = messages[at + 2 :]
+    if rest:
+        yield _part(name, rest, first + at + 2)
+
+
+def _fed_line(fed: Fed, held: list[Message]) -> Line:
+    parts = tuple(
+        part
+        for message in held
+        for part in message.parts
+        if isinstance(part, CallPart | ResultPart) and part.id == fed.call
+    )
+    text = "".join(part.result for part in parts if isinstance(part, ResultPart))
+    return Line(
+        name=fed.block,
+        source=f"{fed.tool}, call {fed.call}",
+        place="history",
+        tokens=_tokens([Message(role="tool", parts=parts)]),
+        hash="" if fed.out else _hash(text),
+        sent=not fed.out,
+        why=fed.why,
+    )
+
+
+def _gone(fed: Fed, state: RunState) -> Line:
+    held = state.messages[fed.at : fed.at + 2]
+    seq = state.view.summary
+    why = f"condensed in event {seq}" if seq else "not the last requests"
+    return msgspec.structs.replace(_fed_line(fed, held), sent=False, hash="", why=why)
 
 
 def _part(name: str, messages: list[Message], first: int) -> Line:

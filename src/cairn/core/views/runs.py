@@ -67,7 +67,14 @@ def _forked(told: Timeline, entry: ev.Entry, event: ev.RunForked) -> None:
 
 
 def _ended(told: Timeline, entry: ev.Entry, event: ev.Event) -> None:
+    """Nothing waits for people any more: what was asked and never decided is void."""
     told.ended_at = entry.at
+    why = f"the run ended: {told.state.status.value}"
+    for call in told.calls.values():
+        if call.approvals and call.approvals[-1].decision == "open":
+            *earlier, last = call.approvals
+            void = replace(last, decision="void", message=why)
+            told.calls[call.id] = replace(call, approvals=(*earlier, void))
 
 
 def _task_started(told: Timeline, entry: ev.Entry, event: ev.StepStarted) -> None:
@@ -180,7 +187,8 @@ def _by_person(told: Timeline, entry: ev.Entry, event: ev.TakeoverTurn) -> None:
 
 def _fed(told: Timeline, entry: ev.Entry, event: ev.TurnFed) -> None:
     """Calls that the runtime made before the model was asked."""
-    step = told.step(entry.step, entry.at)
+    fed = event.blocks or tuple(part.name for part in event.parts)
+    step = told.step(entry.step, entry.at, fed=fed)
     told.turn = step.number
     for part in event.parts:
         told.calls[part.id] = CallView(

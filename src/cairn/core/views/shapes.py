@@ -185,6 +185,11 @@ class CallView(Record):
     ended_at: int = 0
 
     @property
+    def tool(self) -> str:
+        """The tool that it is of now; `name` is the one that was asked for."""
+        return self.redirects[-1].tool if self.redirects else self.name
+
+    @property
     def duration_us(self) -> int:
         """How long it was at work, all attempts together."""
         return sum(a.duration_us for a in self.attempts)
@@ -212,6 +217,8 @@ class StepView(Record):
     """Who made this turn, if a person did in the agent's place."""
     text: str = ""
     """What they wrote."""
+    fed: tuple[str, ...] = ()
+    """The context blocks that its calls feed, or the tools; no model was asked for them."""
     rejection: Fault | None = None
     """Why that was no final answer."""
     status: StepStatus = "running"

@@ -114,7 +114,8 @@ def _created(e: ev.RunCreated, long: int) -> str:
     behind = f"{'interrupts' if e.interrupts else 'behind'} {e.behind}" if e.behind else ""
     text = short(text_of(e.input), long)
     who = f"{e.agent} for {e.principal.id}"
-    return joined(who, e.kind, session, behind, bounds, f'"{text}"')
+    kind = f"{e.kind} by the intake's rule" if e.kind_by else e.kind
+    return joined(who, kind, session, behind, bounds, f'"{text}"')
 
 
 def _forked(e: ev.RunForked, long: int) -> str:
@@ -200,7 +201,7 @@ def _restored(e: ev.ContextRestored, long: int) -> str:
 
 
 def _fed(e: ev.TurnFed, long: int) -> str:
-    return said(e.parts, long)
+    return joined(", ".join(e.blocks), said(e.parts, long))
 
 
 # ---------------------------------------------------------------- tool

@@ -43,6 +43,10 @@ STORE = "store"
 _OF = f"SELECT {ALL_COLUMNS} FROM run WHERE principal = ? AND no > 0 ORDER BY no"  # noqa: S608 - our own words
 _FORKS = f"SELECT {ALL_COLUMNS} FROM run WHERE parent = ? ORDER BY no"  # noqa: S608 - our own words
 _PLACES = "SELECT session FROM place WHERE run = ? AND run <> ''"
+_WRITTEN = (
+    "SELECT DISTINCT id >> 32 FROM event WHERE actor = ? AND id >= 1 << 32 "
+    "AND (data IS NOT NULL OR blob IS NOT NULL)"
+)
 _FORGET_LINE = (
     "UPDATE run SET session = '', principal = '', digest = ?, waits = '', wake_at = 0, cancel = 0, "
     "due = NULL, behind = 0, unread = 0, owner = NULL, epoch = epoch + 1 WHERE no = ?"
@@ -73,6 +77,17 @@ class Found:
             line.id for line in self.lines if line.status not in ENDED_VALUES or line.owner in alive
         ]
 
+    def elsewhere(self) -> Iterator[Line]:
+        """Runs of others in the tenant in which something stands that the principal has written."""
+        mine = {line.no for line in self.lines}
+        written: Any = self.connection.execute(_WRITTEN, (self.principal.id,)).fetchall()
+        for (number,) in sorted(written):
+            if number in mine or not self.principal.id:
+                continue
+            line = line_of_number(self.connection, number)
+            if line.digest != ERASED and _tenant_of(self.connection, line) == self.principal.tenant:
+                yield line
+
     def share(self) -> Share:
         """What of the journal `store` is theirs."""
         connection = self.connection
@@ -98,6 +113,9 @@ def holdings(connection: apsw.Connection, owners: Owners, principal: Principal) 
         notes=share.notes,
         live=tuple(found.live),
         foreign=tuple(found.foreign),
+        elsewhere=tuple(
+            info_of(connection, line, leased=line.owner in alive) for line in found.elsewhere()
+        ),
     )
 
 
@@ -109,11 +127,16 @@ def _lines(connection: apsw.Connection, select: str, value: object) -> list[Line
 def _lines_of(connection: apsw.Connection, principal: Principal) -> Iterator[Line]:
     """The runs that were started for a principal: the table has the id, the journal the tenant."""
     for line in _lines(connection, _OF, principal.id) if principal.id else ():
-        root = line
-        while root.parent is not None and root.parent < root.no:
-            root = line_of_number(connection, root.parent)
-        if _tenant(connection, root) == principal.tenant:
+        if _tenant_of(connection, line) == principal.tenant:
             yield line
+
+
+def _tenant_of(connection: apsw.Connection, line: Line) -> str:
+    """Of the principal that a run, or the one that it was forked from, was started for."""
+    root = line
+    while root.parent is not None and root.parent < root.no:
+        root = line_of_number(connection, root.parent)
+    return _tenant(connection, root)
 
 
 def _tenant(connection: apsw.Connection, root: Line) -> str:

@@ -125,9 +125,26 @@ def _compare(
     except CorruptJournal as error:
         yield str(error)
         return
-    if sorted(listed, key=str) != sorted(wanted, key=str):
-        names, ids = [p.id for p in listed], [p.id for p in wanted]
-        yield f"the inbox lists {names}, from the journal follow {ids}, or they differ"
+    yield from _compare_inbox(listed, wanted)
+
+
+def _compare_inbox(listed: Sequence[Pending], wanted: Sequence[Pending]) -> Iterator[str]:
+    names, ids = sorted(p.id for p in listed), sorted(p.id for p in wanted)
+    if names != ids:
+        yield f"the inbox lists {names}, from the journal follow {ids}"
+        return
+    for row, item in zip(sorted(listed, key=_id), sorted(wanted, key=_id), strict=True):
+        says = msgspec.structs.asdict(row)
+        for field, value in msgspec.structs.asdict(item).items():
+            if says[field] != value:
+                yield (
+                    f"the inbox says {field} {says[field]!r:.200} of {row.id}, "
+                    f"the journal says {value!r:.200}"
+                )
+
+
+def _id(item: Pending) -> str:
+    return item.id
 
 
 def two_payloads(connection: apsw.Connection, line: Line) -> int:

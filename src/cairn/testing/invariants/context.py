@@ -303,8 +303,8 @@ class ContextBook:
 
     def restored(self, entry: ev.Entry, event: ev.ContextRestored) -> None:
         case = self.case
-        idle = self._request is None and not self._open
-        case.expect(idle, "context", "something is at work, and the context is taken back")
+        idle = self._request is None
+        case.expect(idle, "context", "a model is being asked, and the context is taken back")
         last = self._before.pop() if self._before else (0, self._view, self._summary)
         case.expect(event.of == last[0], "context", f"{event.of} is not the last compaction")
         _, self._view, self._summary = last
@@ -323,6 +323,8 @@ class ContextBook:
             said = [part.name for part in event.parts]
             wanted = [feed.tool for feed in rules.feeds]
             case.expect(said == wanted, "intake", f"it is fed by {said}, not by {wanted}")
+        several = len(event.blocks) in {0, len(event.parts)}
+        case.expect(several, "intake", "it is not said which block each call feeds")
         self._fed, self._step = True, entry.step
         self._reply(event.parts)
 

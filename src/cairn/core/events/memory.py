@@ -1,0 +1,65 @@
+"""What became of facts that outlive a run: kept, reviewed, recalled, forgotten."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cairn.core.events.form import Event
+
+
+class MemoryReviewed(Event):
+    """A person said what becomes of a fact: from here on it counts with this trust, or is gone."""
+
+    TYPE = 230
+    NAME = "memory.reviewed"
+    fact: int
+    hash: str
+    verdict: Literal["accepted", "rejected"]
+    trust: Literal["", "owner", "agent", "untrusted"] = ""  # of an accepted one
+    supersedes: int = 0  # the fact that it replaces from here on
+    reason: str = ""
+
+
+class MemoryForgotten(Event):
+    """A fact was removed; its hash stays, and says nothing of it without the salt that went too."""
+
+    TYPE = 231
+    NAME = "memory.forgotten"
+    fact: int
+    hash: str
+    expired: bool = False  # its time was up, and nobody asked for it
+    reason: str = ""
+
+
+class MemoryErased(Event):
+    """All facts kept for one principal were removed; who it was is not said."""
+
+    TYPE = 232
+    NAME = "memory.erased"
+    facts: tuple[int, ...]
+    reason: str = ""
+
+
+class MemoryKept(Event):
+    """A fact was kept: its hash, and how far it is trusted. What it says stands in no journal."""
+
+    TYPE = 233
+    NAME = "memory.kept"
+    fact: int
+    hash: str  # of salt and content
+    trust: Literal["owner", "agent", "untrusted"]
+    waits: bool = False  # for a review, and is recalled only after it
+    key: str = ""  # of the call that kept it
+    supersedes: int = 0  # the fact that it replaced
+
+
+class MemoryRecalled(Event):
+    """Which facts a call is told of, and the taint they bring; in one write with its outcome."""
+
+    TYPE = 234
+    NAME = "memory.recalled"
+    call: str
+    facts: tuple[int, ...] = ()
+    taint: tuple[str, ...] = ()
+    """In place of `memory:unchecked`, which says that nobody knows what came."""
+    degraded: str = ""
