@@ -7,8 +7,8 @@ import inspect
 import logging
 import os
 import platform
-import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Literal
 
 from cairn.agent import Agent
@@ -59,6 +59,8 @@ OnChange = Literal["continue", "pin", "refuse"]
 ON_CHANGE = ("continue", "pin", "refuse")
 
 log = logging.getLogger("cairn")
+CHANCE = SystemRandom()
+"""No application's seed makes processes act in step, and no draw of ours moves its chance."""
 
 
 class Deployment(Record, gc=True):
@@ -104,7 +106,7 @@ class Host:
         agents: Mapping[str, Agent],
         deployment: Deployment,
         clock: Clock | None = None,
-        jitter: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = CHANCE.random,
     ) -> None:
         self.agents = dict(agents)
         self.clock: Clock = clock or SystemClock()

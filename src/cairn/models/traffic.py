@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import threading
 import time
 from collections import deque
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from math import inf
+from random import SystemRandom
 
 from cairn.core.messages import Record
 from cairn.core.outcomes import UNANSWERED
@@ -24,6 +24,8 @@ from cairn.models.pace import SIGNS, Entry, Minute, Rest, Room
 
 LOOK_S = 5.0
 """While somebody waits the lane is looked at this often, whatever happens."""
+CHANCE = SystemRandom()
+"""No application's seed makes processes act in step, and no draw of ours moves its chance."""
 
 
 class TrafficLimits(Record):
@@ -125,7 +127,7 @@ class TrafficLane:
         limits: TrafficLimits | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        jitter: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = CHANCE.random,
     ) -> None:
         self._limits = limits or TrafficLimits()
         self._clock = clock

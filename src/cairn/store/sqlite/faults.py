@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
+from random import SystemRandom
 from typing import TypeVar
 
 import apsw
@@ -12,6 +12,8 @@ import apsw
 from cairn.errors import CorruptJournal, StoreBusy, StoreError, StoreFailed
 
 T = TypeVar("T")
+_CHANCE = SystemRandom()
+"""Nobody's seed makes processes wait in step, and no draw of ours moves an application's."""
 
 FATAL = (
     apsw.IOError,
@@ -51,7 +53,7 @@ def patiently(action: Callable[[], T], patience_s: float) -> T:
     except BUSY:
         deadline = time.monotonic() + patience_s
     while True:
-        time.sleep(random.uniform(0.0001, 0.001))  # noqa: S311 - jitter guards no secret
+        time.sleep(_CHANCE.uniform(0.0001, 0.001))
         try:
             return action()
         except BUSY:
