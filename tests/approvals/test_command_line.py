@@ -12,6 +12,11 @@ from cairn.cli import approval_form, decide_commands, grants_command, read_comma
 from cairn.cli.entry import Commands
 from cairn.cli.takeover_command import takeover
 
+EDITS = (
+    "import pathlib, sys; file = pathlib.Path(sys.argv[1]); "
+    "file.write_text(file.read_text().replace(chr(34) + chr(55), chr(34) + chr(56)))"
+)
+"""An editor that makes order 8 of order 7."""
 APP = '''
 from typing import Literal
 
@@ -127,7 +132,7 @@ def test_the_form_shows_types_defaults_and_words_and_what_comes_back_is_approved
             '"order": "7"', '"order": "7", "cents": 5'
         )
 
-    monkeypatch.setattr(approval_form.click, "edit", editor)
+    monkeypatch.setattr(approval_form, "in_editor", editor)
     cairn("approve", "r/1", "--edit")
     (text,) = shown
     assert "# order: string, needed. Which order it is for." in text
@@ -135,6 +140,15 @@ def test_the_form_shows_types_defaults_and_words_and_what_comes_back_is_approved
     assert '# kind: one of "cash", "card", default "cash"' in text
     cairn("resume", "r")
     assert effects() == ["pay 7 5 cash"]
+
+
+def test_the_editor_of_the_environment_is_the_one_that_opens(cairn, monkeypatch):
+    cairn("run", "a", "go", "--id", "r", code=5)
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", f"{sys.executable} -c '{EDITS}'")
+    cairn("approve", "r/1", "--edit")
+    cairn("resume", "r")
+    assert effects() == ["pay 8 100 cash"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +163,7 @@ def test_an_editor_that_brings_nothing_of_use_decides_nothing(
     cairn, monkeypatch, typed, code, said
 ):
     cairn("run", "a", "go", "--id", "r", code=5)
-    monkeypatch.setattr(approval_form.click, "edit", lambda text, **_: typed)
+    monkeypatch.setattr(approval_form, "in_editor", lambda text: typed)
     assert said in cairn("approve", "r/1", "--edit", code=code)
     assert "r/1" in cairn("inbox")
 

@@ -121,7 +121,7 @@ def test_an_edit_that_changes_nothing_decides_nothing(cairn, tmp_path, spelled):
 def test_an_editor_that_is_not_there_is_named_with_the_way_around_it(cairn):
     cairn("run", "a", "go", "--id", "r", code=5)
     said = cairn("approve", "r/1", "--edit", code=2, EDITOR="no-such-editor", VISUAL="")
-    assert "cairn: $EDITOR: no-such-editor: Editing failed" in said
+    assert "cairn: $EDITOR: no-such-editor: No such file or directory" in said
     assert "pass --arguments JSON" in said
 
 

@@ -149,7 +149,7 @@ CASES = (
     _refused(413, "request_too_large"),
     _refused(422, "invalid_request"),
     _refused(501, "invalid_request"),
-    Case("prompt over the window", (), ("context_overflow:end",), "failed context_overflow",
+    Case("prompt over the window", (), ("context_overflow:retry",), "failed context_overflow",
          prompt="Read this. " + "word " * 2_500),
     Case("tokens of the minute used up", (), RATE, works=1, more={"max_output": 62_000}),
     Case("late, but in time", (Delay(0.3),), more=IMPATIENT),
@@ -263,7 +263,7 @@ class Row:
             if isinstance(event, ev.ModelRequested) and entry.at < due:
                 found.append(f"asked again {(due - entry.at) / 1e6:.3f} s too soon")
             if isinstance(event, ev.ModelFailed) and event.disposition == "retry":
-                due = event.retry_at
+                due = event.retry_at or entry.at  # what is made smaller first is not waited for
                 if due - entry.at < self.case.asked_s * 1e6 - WRITTEN_US:
                     found.append(f"waits {(due - entry.at) / 1e6:.3f} s")
         return found

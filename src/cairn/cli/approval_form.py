@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
+import tempfile
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
 from cairn.cli import exits
@@ -97,12 +100,20 @@ def in_editor(text: str) -> str | None:
     Raises:
         ConfigError: there is no such editor, or it failed.
     """
-    try:
-        return click.edit(text, extension=".json")
-    except click.ClickException as error:
-        named = next((name for name in ("VISUAL", "EDITOR") if os.environ.get(name)), "EDITOR")
-        fix = "Set $EDITOR to an editor that is here, or pass --arguments JSON"
-        raise ConfigError(f"${named}", error.message.rstrip("."), fix) from error
+    named = next((name for name in ("VISUAL", "EDITOR") if os.environ.get(name)), "EDITOR")
+    fix = "Set $EDITOR to an editor that is here, or pass --arguments JSON"
+    command = shlex.split(os.environ.get(named, "vi"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "arguments.json")
+        path.write_text(text, encoding="utf-8")
+        os.utime(path, (0, 0))  # so that saving shows, however soon it is
+        try:
+            ended = subprocess.run([*command, str(path)], check=False).returncode
+        except OSError as error:
+            raise ConfigError(f"${named}", f"{command[0]}: {error.strerror}", fix) from error
+        if ended:
+            raise ConfigError(f"${named}", f"{command[0]} ended with {ended}", fix)
+        return None if path.stat().st_mtime == 0 else path.read_text(encoding="utf-8")
 
 
 def schema_of(runtime: Runtime, state: RunState, item: Pending) -> Mapping[str, Any]:
