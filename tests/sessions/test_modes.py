@@ -126,6 +126,24 @@ def test_a_worker_starts_queued_runs_when_their_session_becomes_free(tmp_path):
     asyncio.run(main())
 
 
+def test_a_worker_is_not_idle_when_a_run_ended_while_it_looked_for_others():
+    async def main():
+        watched = Watched()
+
+        async def slowly(name, *args, **kwargs):
+            if name == "runnable":
+                await asyncio.sleep(0.05)  # what was found is old by now: the run at work has ended
+
+        async with runtime(echo, store=watched) as rt:
+            await rt.enqueue_async("a", "one", id="r1", session="s")
+            two = (await rt.post_async("s", "two", mode="queue")).run
+            watched.after = slowly
+            await rt.work_async(until_idle=True)
+            assert (await rt.get_async(two)).text == "read two"
+
+    asyncio.run(main())
+
+
 def test_a_queued_run_can_be_cancelled_before_its_turn_and_is_no_part_of_the_talk():
     async def main():
         rt = runtime(

@@ -126,8 +126,9 @@ class Worker:
         token = 0
         try:
             while not self._host.draining:
+                active = bool(self._active)  # what ends while we look may free another run
                 started = await self._pick_up()
-                if until_idle and not started and not self._active:
+                if until_idle and not started and not active and not self._active:
                     return
                 token = await self._next(token)
         finally:
