@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from cairn.block import RESERVED, ContextBlock, Source, check_fed
 from cairn.core.events import TaskKind
+from cairn.core.evolve_context import KINDS
 from cairn.core.intake import FEW
 from cairn.core.limits import Limits
 from cairn.core.messages import Record
@@ -28,7 +29,6 @@ from cairn.tools.registry import collect, servers_in
 from cairn.tools.tool import Tool
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-KINDS = ("query", "generate", "operate")
 MODES = ("steer", "queue", "interrupt")
 TOOL_CHOICES = ("auto", "none", "required")
 DEFAULT_TIMEOUT_S = 120.0

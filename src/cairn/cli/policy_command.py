@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from cairn.agent import KINDS
 from cairn.cli import exits, options
 from cairn.cli.outcome import print_json
 from cairn.cli.paint import console
@@ -18,6 +17,7 @@ from cairn.cli.plain import count, visible_line
 from cairn.cli.policy_check import File, check
 from cairn.cli.policy_tools import OfflineOption, reach_all, servers_of
 from cairn.cli.say import print_line
+from cairn.core.evolve_context import KINDS
 from cairn.core.messages import Principal, Record, parse_object
 from cairn.core.names import nearest
 from cairn.core.policy import DEFAULTS, Intent, Opinion, Policy, Verdict, opinions, strictest
@@ -162,7 +162,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option of the command
         agent=agent,
         principal=who,
         taint=frozenset(taint or ()),
-        kind=kind,  # type: ignore[arg-type]  # it is one of KINDS
+        kind=kind,
     )
     layers, problem = _asked(place, policy_file, intent, effect, offline=offline)
     if not layers:

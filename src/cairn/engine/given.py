@@ -13,10 +13,11 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from cairn.agent import KINDS, Agent
+from cairn.agent import Agent
 from cairn.core.commands import Command, EditCall, Queue, SetPlan
 from cairn.core.edits import MARKS
 from cairn.core.events import TaskKind
+from cairn.core.evolve_context import KINDS
 from cairn.core.ladder import Ladder
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Limits

@@ -9,7 +9,7 @@ from typing import Literal
 
 from cairn.core import events as ev
 from cairn.core.messages import Principal, clean
-from cairn.core.words import asked, words
+from cairn.core.words import words
 from cairn.memory import shelf
 from cairn.memory.embedding import Embedding
 from cairn.memory.facts import (
@@ -220,19 +220,7 @@ class InMemoryMemory:
 
     async def recall(self, query: str, scopes: Sequence[Scope], limit: int, now: int) -> Recall:
         """See `Memory.recall`."""
-        shelf.check_limit(limit)
-        vector: tuple[float, ...] = ()
-        degraded = ""
-        if self._embedding is not None:
-            vector, degraded = await self._embedding.of_question(query)
-        question = shelf.Question(
-            asked=asked(query),
-            scopes=tuple(scopes),
-            limit=limit,
-            now=now,
-            vector=vector,
-            model=self._embedding.model if self._embedding is not None else "",
-        )
+        question, degraded = await shelf.question_of(self._embedding, query, scopes, limit, now)
         with self.tables.lock:
             hits, cut = shelf.search(self.tables, question)
         return Recall(hits=tuple(hits), degraded=degraded or cut)

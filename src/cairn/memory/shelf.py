@@ -14,8 +14,9 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.messages import Principal, Record, clean
-from cairn.core.words import words
+from cairn.core.words import asked, words
 from cairn.errors import ConfigError, Refused, UnknownRun
+from cairn.memory.embedding import Embedding
 from cairn.memory.facts import (
     MAX_FACTS,
     MAX_HITS,
@@ -380,6 +381,30 @@ class Question(Record, gc=True):
     now: int
     vector: tuple[float, ...] = ()
     model: str = ""
+
+
+async def question_of(
+    embedding: Embedding | None, query: str, scopes: Sequence[Scope], limit: int, now: int
+) -> tuple[Question, str]:
+    """What is looked for, and why it is looked for by words alone; empty when it is not.
+
+    Raises:
+        ConfigError: so many hits cannot be asked for.
+    """
+    check_limit(limit)
+    vector: tuple[float, ...] = ()
+    degraded = ""
+    if embedding is not None:
+        vector, degraded = await embedding.of_question(query)
+    question = Question(
+        asked=asked(query),
+        scopes=tuple(scopes),
+        limit=limit,
+        now=now,
+        vector=vector,
+        model=embedding.model if embedding is not None else "",
+    )
+    return question, degraded
 
 
 def check_limit(limit: int) -> None:

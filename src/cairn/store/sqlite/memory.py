@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from cairn.core.messages import Principal, clean
-from cairn.core.words import asked
 from cairn.memory import shelf
 from cairn.memory.embedding import Embedding
 from cairn.memory.facts import (
@@ -134,19 +133,7 @@ class SqliteMemory:
 
     async def recall(self, query: str, scopes: Sequence[Scope], limit: int, now: int) -> Recall:
         """See `Memory.recall`."""
-        shelf.check_limit(limit)
-        vector: tuple[float, ...] = ()
-        degraded = ""
-        if self._embedding is not None:
-            vector, degraded = await self._embedding.of_question(query)
-        question = shelf.Question(
-            asked=asked(query),
-            scopes=tuple(scopes),
-            limit=limit,
-            now=now,
-            vector=vector,
-            model=self._embedding.model if self._embedding is not None else "",
-        )
+        question, degraded = await shelf.question_of(self._embedding, query, scopes, limit, now)
         hits, cut = await self._store.look(lambda c: shelf.search(Rows(c), question))
         return Recall(hits=tuple(hits), degraded=degraded or cut)
 
