@@ -1,8 +1,11 @@
 """Forks the processes of the kill tests: it has imported everything, they open the store.
 
 Each line on standard input is a job; its process id is answered at once, and how it ended later.
+Both answers carry the job's number, counted from 0: the system uses a process id again, and a
+long campaign takes more of them than there are.
 """
 
+import itertools
 import json
 import os
 import selectors
@@ -17,7 +20,8 @@ def serve() -> None:
     sweep.warm_up()
     selector = selectors.DefaultSelector()
     selector.register(0, selectors.EVENT_READ)
-    children: set[int] = set()
+    children: dict[int, int] = {}
+    numbers = itertools.count()
     pending = b""
     while True:
         if selector.select(0.005 if children else None):
@@ -26,14 +30,14 @@ def serve() -> None:
                 return
             *jobs, pending = (pending + chunk).split(b"\n")
             for job in jobs:
-                pid = start(json.loads(job))
-                children.add(pid)
-                say({"started": pid})
-        for pid in list(children):
+                pid, number = start(json.loads(job)), next(numbers)
+                children[pid] = number
+                say({"job": number, "started": pid})
+        for pid, number in list(children.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
-                children.discard(pid)
-                say({"ended": pid, "status": os.waitstatus_to_exitcode(status)})
+                del children[pid]
+                say({"job": number, "ended": os.waitstatus_to_exitcode(status)})
 
 
 def start(job: dict) -> int:
