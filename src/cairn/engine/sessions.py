@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from hashlib import sha256
 
 from cairn.core import events as ev
@@ -152,7 +151,7 @@ async def set_title(store: Store, clock: Clock, session: str, title: str, actor:
         )
     if (await store.session(session)).title == title:
         return False
-    await _keep(store, clock, lambda: ev.SessionTitled(session=session, title=title), actor)
+    await _keep(store, clock, ev.SessionTitled(session=session, title=title), actor)
     return True
 
 
@@ -180,7 +179,7 @@ async def rewind(store: Store, clock: Clock, session: str, to: str, actor: str) 
             raise UnknownRun(f"session {session!r} has no run of its own to be rewound")
         fact = ev.SessionRewound(session=session, run=to, newest=own[0].run)
         try:
-            await _keep(store, clock, lambda fact=fact: fact, actor)  # type: ignore[misc]  # bound at once
+            await _keep(store, clock, fact, actor)
         except Moved:
             continue  # it has gone on meanwhile: look again
         return True
@@ -209,7 +208,7 @@ async def fork(store: Store, clock: Clock, session: str, new: str, at: str, acto
         else:
             raise ConfigError("new", f"there is a session {new!r}", "Take another name")
         try:
-            await _keep(store, clock, lambda: fact, actor)
+            await _keep(store, clock, fact, actor)
         except Moved:
             continue
         return run
@@ -222,7 +221,7 @@ async def _check_point(store: Store, run: str) -> None:
         raise IllegalTransition(f"run {run} is not over; wait until it is, or take an earlier one")
 
 
-async def _keep(store: Store, clock: Clock, fact: Callable[[], ev.Event], actor: str) -> None:
+async def _keep(store: Store, clock: Clock, fact: ev.Event, actor: str) -> None:
     """Write a fact to the journal `store`.
 
     Raises:
@@ -232,7 +231,7 @@ async def _keep(store: Store, clock: Clock, fact: Callable[[], ev.Event], actor:
         head = (await store.info(STORE)).head
         last = await store.read(STORE, after=head - 1) if head else []
         at = max(clock.now_us(), last[-1].at if last else 0)
-        entry = ev.Entry(seq=head + 1, at=at, event=fact(), actor=clean(actor))
+        entry = ev.Entry(seq=head + 1, at=at, event=fact, actor=clean(actor))
         try:
             await store.keep(head, [entry])
         except Moved:
