@@ -27,7 +27,29 @@ All commands find the store in one way, the first of these that is named: `--sto
 store of the application of `--app`; `CAIRN_STORE`; `[tool.cairn] store` in `pyproject.toml`; the
 own store of the application of `CAIRN_APP`, then of `[tool.cairn] app`; `./cairn.db`. Who wants no
 code of an application loaded to look at its runs names the store. An application that is driven
-works on the store that was found, whatever it was made with."""
+works on the store that was found, whatever it was made with.
+
+**An option that is given and empty is refused** (`--session ""`, `--principal " "`), with
+exit code 2, in all commands: it never means what is meant without it. Only `--plan ""` (a plan
+without items) and `--result ""` (a result that says nothing) are values. Variables of the
+environment that are empty count as not set. A text that is `-` is read from standard input."""
+JSON_DONE = """\
+## What a change says with `--json`
+
+Commands that look write what they find. A command that changes something writes one object a line
+for each thing that it did, all with these fields:
+
+| field | what it says |
+| --- | --- |
+| `did` | what was done: `approved`, `forked`, `removed`, `erased`, … |
+| `id` | to what: a request, a call, a run, a session, a fact, a grant, a principal or a file |
+| `changed` | false where it was so before, where it stays, and in a dry run |
+| `said` | the line that is written without `--json` |
+
+Beside them stands what there is to know more: `run` of a decision, `facts` of what was forgotten,
+`why` a run stays, the figures of what was erased. What is refused is said on standard error, as
+ever. Where somebody would be asked (`erase`, `memory erase`, `grants add`), `--json` needs `--yes`.
+Commands that drive a run write its events and its result instead."""
 EXIT_CODES = """\
 A command that drove a run exits with a code that says how the run stands. Every other command
 exits with 0 when it did what was asked. In both cases 1 means that it was refused or failed, and 2
@@ -115,6 +137,7 @@ def cli() -> str:
     codes = [(f"`{status}`", str(code)) for status, code in OF_STATUS.items()]
     parts = ["# Command line", NOTE, ABOUT_CLI, f"```text\n{help_of(app)}\n```"]
     parts += ["## Exit codes", EXIT_CODES, table(("how the run stands", "exit code"), codes)]
+    parts.append(JSON_DONE)
     for words in commands_of(app):
         parts.append(f"## `cairn {' '.join(words)}`\n\n```text\n{help_of(app, *words)}\n```")
     return "\n\n".join(parts) + "\n"

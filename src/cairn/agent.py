@@ -14,12 +14,13 @@ from cairn.core.events import TaskKind
 from cairn.core.evolve_context import KINDS
 from cairn.core.intake import FEW
 from cairn.core.limits import Limits
-from cairn.core.messages import Record
+from cairn.core.messages import Record, clean
 from cairn.core.policy import Policy
 from cairn.core.rules import FIND, SKILL, Feed
+from cairn.core.takers import check_taker, name_of
 from cairn.core.terms import ApprovalTerms
 from cairn.core.view import Choice
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.hooks import Hook, checked_hooks
 from cairn.intake import Intake
 from cairn.models import check_model
@@ -52,15 +53,16 @@ class Agent:
     Args:
         name: How runs find it; letters, digits, `.`, `_`, `-`.
         model: A model object or a `provider:name` string.
-        instructions: Text, or a function of a `Briefing`, sync or async, asked before every
-            request; what changed is journaled.
+        instructions: Text, or a function of a `Briefing`, sync (it then runs in a thread) or
+            async, asked before every request for at most 60 seconds; what changed is journaled.
         tools: Tools, modules with tools, names of such modules, or servers of tools.
         output_type: Type of the final answer; anything pydantic can validate. The answer must
             then be JSON of it, and comes back as `run.output`.
         limits: Its own bounds, as `Limits` or only some as `{"steps": 10}`; a run's can only be
             stricter.
         completion_checks: Functions of an `Answer` that return None or True to accept it, or
-            say what is missing. They run as journaled tasks.
+            say what is missing. They run as journaled tasks, sync ones in a thread, and may
+            take 60 seconds each.
         fallback_models: Used, in order, when the ladder switches.
         kind: What its runs may do by default: `query` offers read tools only.
         on_message: What becomes of a message that comes to a session while a run of it works:
@@ -125,6 +127,8 @@ class Agent:
             check_model(each, f"{where}.model")
         fine = isinstance(instructions, str) or callable(instructions)
         _require(fine, where, "instructions", instructions, "Give a text or a function")
+        if not isinstance(instructions, str):
+            check_taker(f"{where}.instructions", instructions, "a Briefing")
         _require(kind in KINDS, where, "kind", kind, f"Use one of {', '.join(KINDS)}")
         _require(on_loop in {"stop", "ask"}, where, "on_loop", on_loop, "Use stop or ask")
         fix = f"Use one of {', '.join(MODES)}"
@@ -275,7 +279,7 @@ def _findable(tools: dict[str, Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ConfigError(
-            "Agent.name", f"{name!r} is no name", "Use letters, digits, '.', '_' and '-'"
+            "Agent.name", f"{safe_repr(name)} is no name", "Use letters, digits, '.', '_' and '-'"
         )
 
 
@@ -289,12 +293,13 @@ def _bounds(limits: Limits | Mapping[str, int] | None, where: str) -> Limits:
 def _require(fine: bool, where: str, field: str, value: object, fix: str) -> None:
     """Refuse a bad option, naming it and the fix."""
     if not fine:
-        raise ConfigError(f"{where}.{field}", f"{value!r} cannot be used", fix)
+        raise ConfigError(f"{where}.{field}", f"{safe_repr(value)} cannot be used", fix)
 
 
 def _own(name: str, text: Source) -> ContextBlock:
     """A block that the agent itself is made of: never cut, never left out."""
-    return ContextBlock(name, text, tokens=sys.maxsize, needed=True)
+    said = clean(text) if isinstance(text, str) else text  # instructions are made storable
+    return ContextBlock(name, said, tokens=sys.maxsize, needed=True)
 
 
 def _is_choice(value: object, *words: str) -> bool:
@@ -310,12 +315,11 @@ def _by_name(checks: Sequence[Check], where: str) -> dict[str, Check]:
     field = f"{where}.completion_checks"
     for check in checks:
         if not callable(check):
-            raise ConfigError(field, f"{check!r} cannot be used", "Give functions of an Answer")
-    found = {_name_of(check): check for check in checks}
+            raise ConfigError(
+                field, f"{safe_repr(check)} cannot be used", "Give functions of an Answer"
+            )
+        check_taker(field, check, "an Answer")
+    found = {name_of(check): check for check in checks}
     if len(found) != len(checks):
         raise ConfigError(field, "two checks have one name", "Give each its own name")
     return found
-
-
-def _name_of(check: Check) -> str:
-    return getattr(check, "__name__", type(check).__name__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal
@@ -11,13 +10,18 @@ import msgspec
 
 from cairn.core.events import Block
 from cairn.core.limits import estimate_tokens
-from cairn.core.messages import Principal, Record
+from cairn.core.messages import Principal, Record, clean
 from cairn.core.names import nearest
 from cairn.core.rules import INPUT, Feed, Problem
-from cairn.errors import ConfigError
+from cairn.core.takers import check_taker
+from cairn.errors import ConfigError, safe_repr
+from cairn.memory.block import memory_block
 from cairn.memory.desk import Desk
+from cairn.tools.blocking import called
+from cairn.tools.runner import Threads, in_a_thread
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+NUMBER = re.compile(r"\s*[+-]?[\d_.]+(?:[eE][+-]?\d+)?\s*")
 PLACES = ("head", "end")
 DEFAULT_TOKENS = 2_000
 EMPTY = "it is empty"
@@ -59,7 +63,8 @@ class ContextBlock:
 
     Args:
         name: Small letters, digits and `_`; its line in the manifest.
-        text: The text, or a function of a `Briefing`, sync or async, asked before every request.
+        text: The text, or a function of a `Briefing`, asked before every request for at most
+            60 seconds. It is sync (it then runs in a thread) or async.
         tool: Name of the tool that feeds it. What it gives stands in the conversation.
         arguments: What the tool is called with; `$input` in a text stands for the request.
         tokens: How many tokens of it the model is sent. The whole of what a tool gave can be read
@@ -69,8 +74,8 @@ class ContextBlock:
         over: What is done with a text that is too long: `cut` it, or leave it `out`.
         needed: Whether the run fails when there is no text: it cannot be computed, the call of
             the tool fails or is refused, or it is too long and left out. Else the block is left
-            out, the manifest says why, and where a tool was to feed it the run is degraded by
-            `block:NAME`.
+            out, the manifest says why, and where its function or its tool has failed the run is
+            degraded by `block:NAME`.
 
     Raises:
         ConfigError: a value is not usable; the message names it and the fix.
@@ -88,17 +93,24 @@ class ContextBlock:
         over: Literal["cut", "out"] = "cut",
         needed: bool = False,
     ) -> None:
-        where = f"ContextBlock({name!r})"
+        where = f"ContextBlock({safe_repr(name)})"
         if not _is_name(name):
             raise ConfigError(
-                "ContextBlock.name", f"{name!r} is no name", "Use small letters, digits and '_'"
+                "ContextBlock.name",
+                f"{safe_repr(name)} is no name",
+                "Use small letters, digits and '_'",
             )
         if not (isinstance(text, str) or callable(text)):
-            raise ConfigError(f"{where}.text", f"{text!r} is no text", "Give a text or a function")
+            raise ConfigError(
+                f"{where}.text", f"{safe_repr(text)} is no text", "Give a text or a function"
+            )
+        _check_source(where, text)
         named: object = tool
         if not isinstance(named, str):
             name = getattr(named, "name", None) or "search"
-            raise ConfigError(f"{where}.tool", f"{named!r} is no name", f"Give tool={name!r}")
+            raise ConfigError(
+                f"{where}.tool", f"{safe_repr(named)} is no name", f"Give tool={safe_repr(name)}"
+            )
         if not text and not tool:
             fix = "Give a text, a function of a Briefing, or tool='NAME'"
             raise ConfigError(where, "its text is empty, and no tool feeds it", fix)
@@ -106,16 +118,22 @@ class ContextBlock:
             raise ConfigError(where, "it has two sources", "Give either a text or a tool")
         if not _is_count(tokens):
             fix = "Give a whole number of 1 or more, as tokens=200"
-            raise ConfigError(f"{where}.tokens", f"{tokens!r} is no budget", fix)
+            raise ConfigError(f"{where}.tokens", f"{safe_repr(tokens)} is no budget", fix)
         if place not in PLACES:
-            raise ConfigError(f"{where}.place", f"{place!r} is no place", "Use head or end")
+            raise ConfigError(
+                f"{where}.place", f"{safe_repr(place)} is no place", "Use head or end"
+            )
         if over not in {"cut", "out"}:
-            raise ConfigError(f"{where}.over", f"{over!r} cannot be done", "Use cut or out")
+            raise ConfigError(
+                f"{where}.over", f"{safe_repr(over)} cannot be done", "Use cut or out"
+            )
         if tool and place != "head":
             fix = "Leave place out: what a tool gives stands in the conversation"
-            raise ConfigError(f"{where}.place", f"{place!r} is for texts", fix)
+            raise ConfigError(f"{where}.place", f"{safe_repr(place)} is for texts", fix)
         if not isinstance(needed, bool):
-            raise ConfigError(f"{where}.needed", f"{needed!r} is no answer", "Use True or False")
+            raise ConfigError(
+                f"{where}.needed", f"{safe_repr(needed)} is no answer", "Use True or False"
+            )
         if arguments is not None and not tool:
             raise ConfigError(f"{where}.arguments", "only a tool takes them", "Name the tool")
         self.name = name
@@ -173,7 +191,21 @@ def _is_count(tokens: object) -> bool:
     return isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0
 
 
-def _encoded(where: str, arguments: Mapping[str, Any]) -> str:
+def _check_source(where: str, text: object) -> None:
+    if isinstance(text, str) and clean(text) != text:
+        fix = "Use text without NUL or surrogates"
+        raise ConfigError(f"{where}.text", "it cannot be stored", fix)
+    if text is memory_block:
+        fix = "Write memory_block(), which makes the function"
+        raise ConfigError(f"{where}.text", "memory_block is named, not called", fix)
+    if not isinstance(text, str):
+        check_taker(f"{where}.text", text, "a Briefing")
+
+
+def _encoded(where: str, arguments: object) -> str:
+    if not isinstance(arguments, Mapping):
+        fix = 'Give a mapping as {"query": "$input"}'
+        raise ConfigError(f"{where}.arguments", f"{safe_repr(arguments)} is none", fix)
     try:
         return msgspec.json.encode(dict(arguments)).decode()
     except (TypeError, ValueError) as error:
@@ -188,10 +220,24 @@ def _cut(text: str, tokens: int, found: int) -> str:
     return text[:chars]
 
 
-async def text_of(source: Callable[[Briefing], Any], briefing: Briefing) -> Any:
-    """What a block's function gives for this request; it may be no text."""
-    given = source(briefing)
-    return await given if inspect.isawaitable(given) else given
+async def text_of(
+    source: Callable[[Briefing], Any],
+    briefing: Briefing,
+    name: str,
+    *,
+    seconds: float | None = None,
+    threads: Threads = in_a_thread,
+) -> Any:
+    """What a block's function gives for this request; it may be no text.
+
+    Args:
+        source: The function; a plain one gets a thread of its own, so it may block.
+        briefing: What it may go by.
+        name: What it is called in messages.
+        seconds: How long it may take; None where the caller sees to that.
+        threads: What a plain function runs in.
+    """
+    return await called(name, source, briefing, seconds=seconds, threads=threads)
 
 
 def check_fed(where: str, feeds: Iterable[Feed], tools: Mapping[str, Any]) -> None:
@@ -213,6 +259,17 @@ def check_fed(where: str, feeds: Iterable[Feed], tools: Mapping[str, Any]) -> No
             raise ConfigError(f"{where}[{feed.block!r}].arguments", f"{feed.tool}: {wrong}", known)
 
 
+def _never(name: str, value: object, field: object) -> str:
+    """Why a text with the request in it can be no value of this argument, whatever is asked."""
+    if not (isinstance(value, str) and INPUT.search(value) and isinstance(field, Mapping)):
+        return ""
+    kind = field.get("type")
+    number = NUMBER.fullmatch(INPUT.sub("1", value)) is not None
+    alone = not INPUT.sub("", value).strip()
+    fine = {"integer": number, "number": number, "boolean": alone, "array": False, "object": False}
+    return "" if fine.get(str(kind), True) else f"{name} takes no text like {value!r:.80}"
+
+
 def _misfit(feed: Feed, tool: Any) -> str:
     given = msgspec.json.decode(feed.arguments)
     schema = tool.schema.parameters
@@ -227,6 +284,6 @@ def _misfit(feed: Feed, tool: Any) -> str:
     if missing:
         return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
     if INPUT.search(feed.arguments):  # what it will be is not known yet
-        return ""
+        return next(filter(None, (_never(n, v, fields.get(n)) for n, v in given.items())), "")
     found = tool.spec.check(feed.arguments)
     return found.message if isinstance(found, Problem) else ""

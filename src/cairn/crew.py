@@ -21,6 +21,7 @@ from cairn.core.rules import FIND, SEARCH, SKILL, IntakeRules, ModelSpec, Rules,
 from cairn.core.words import words
 from cairn.errors import ConfigError
 from cairn.hooks import Hook, check_tools, hooks_digest, joined
+from cairn.intake import holds
 from cairn.models import find_model
 from cairn.ports import Model, ToolSchema
 from cairn.tools.source import Sources
@@ -140,6 +141,7 @@ def prepare(
         feeds=agent.feeds,
         intake=IntakeRules(
             needs=agent.intake.needs,
+            holds=holds,
             model=spec_of(classifier) if classifier is not None else None,
         ),
         **_offers(agent, specs, schemas, models),
@@ -266,7 +268,6 @@ def _offers(
         for reads in (False, True)
     ]
     texts = [block.text for block in agent.blocks if isinstance(block.text, str)]
-    computed = sum(b.tokens for b in agent.blocks if b.computed and b.name != "instructions")
     many = len(_rest(schemas)) > FEW
     usual = [s for s in schemas if s.name != SEARCH] if many else plain
     return {
@@ -274,8 +275,7 @@ def _offers(
         "offers": frozenset(_hash_of(msgspec.json.encode(form)) for form in forms),
         "search_tokens": sum(_tokens(s, models) for s in schemas if s.name == SEARCH),
         "overhead_tokens": _tokens_of_schemas(msgspec.json.encode(usual).decode(), models)
-        + sum(map(estimate_tokens, texts or [""]))
-        + computed,
+        + sum(map(estimate_tokens, texts or [""])),
     }
 
 

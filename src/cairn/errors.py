@@ -39,9 +39,15 @@ What goes wrong inside a run is data, not an exception: see `ErrorClass`.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
+
+SHOWN_CHARS = 200
+"""How much of a wrong value a message shows."""
+INTEGER_BITS = 4_096
+"""Python writes out no whole number of more than 4,300 digits."""
 
 
 class ErrorClass(StrEnum):
@@ -83,6 +89,45 @@ class ErrorClass(StrEnum):
     CANCELLED = "cancelled"
     COMPACTION_FAILED = "compaction_failed"
     INTERNAL = "internal"
+
+
+class _Short(reprlib.Repr):
+    """Shows a part of any value, and never raises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdict = 10
+        self.maxstring = SHOWN_CHARS
+
+    def repr1(self, x: object, level: int) -> str:
+        try:
+            return super().repr1(x, level)
+        except Exception:  # whatever a stranger's __repr__ raises
+            return f"<{type(x).__name__} that cannot be shown>"
+
+    def repr_instance(self, x: object, level: int) -> str:
+        return repr(x)
+
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if x.bit_length() <= INTEGER_BITS else f"<int of {x.bit_length():,} bits>"
+
+    def repr_bytes(self, x: bytes, level: int) -> str:
+        return repr(x[:SHOWN_CHARS])
+
+
+_SHORT = _Short()
+
+
+def safe_repr(value: object, most: int = SHOWN_CHARS) -> str:
+    """A value as a message shows it: on one line, and of any value at all.
+
+    Args:
+        value: It may be of any type, endless in size, or raise when it is shown.
+        most: How many characters at most.
+    """
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in _SHORT.repr(value)[:most])
+    return shown if len(shown) < most else f"{shown[: most - 1]}…"
 
 
 class CairnError(Exception):

@@ -18,7 +18,8 @@ from cairn.core.events.model import Purpose
 from cairn.core.fingerprint import digest
 from cairn.core.messages import Message, Principal, Record
 from cairn.core.names import listed, nearest
-from cairn.errors import ConfigError
+from cairn.core.takers import check_taker
+from cairn.errors import ConfigError, safe_repr
 from cairn.tools.source import Sources
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -263,32 +264,28 @@ def _made(
 ) -> Hook:
     where = f"@{kind}"
     if not callable(function) or isinstance(function, type | Hook):
-        raise ConfigError(where, f"{function!r} is no function", "Decorate a function")
+        raise ConfigError(where, f"{safe_repr(function)} is no function", "Decorate a function")
     name = name or getattr(function, "__name__", type(function).__name__)
-    where = f"@{kind}({name!r})"
+    where = f"@{kind}({safe_repr(name)})"
     if not isinstance(name, str) or not NAME.fullmatch(name):
         fix = "Give name= with letters, digits, '.', '_' and '-', 64 at most"
-        raise ConfigError(f"{where}.name", f"{name!r} is no name", fix)
+        raise ConfigError(f"{where}.name", f"{safe_repr(name)} is no name", fix)
     number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not number or not 0 < timeout <= LONGEST_S:
         fix = f"Give seconds above 0, {LONGEST_S:g} at most"
-        raise ConfigError(f"{where}.timeout", f"{timeout!r} cannot be used", fix)
+        raise ConfigError(f"{where}.timeout", f"{safe_repr(timeout)} cannot be used", fix)
     if on_error not in {"deny", "ignore"}:
-        raise ConfigError(f"{where}.on_error", f"{on_error!r} is unknown", "Use deny or ignore")
+        raise ConfigError(
+            f"{where}.on_error", f"{safe_repr(on_error)} is unknown", "Use deny or ignore"
+        )
     names: tuple[str, ...] | None = None
     if tools is not None:
         several = isinstance(tools, list | tuple | set | frozenset)
         if not several or not tools or not all(isinstance(one, str) and one for one in tools):
             fix = 'Give a list of names, as tools=["refund"], or leave it out for all'
-            raise ConfigError(f"{where}.tools", f"{tools!r} cannot be used", fix)
+            raise ConfigError(f"{where}.tools", f"{safe_repr(tools)} cannot be used", fix)
         names = tuple(sorted(set(tools)))
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError:
-        said = "it cannot be called with one argument"
-        raise ConfigError(where, said, "Give a function of one HookCall or HookRequest") from None
-    except ValueError:
-        pass  # some callables of C have no signature to be read
+    check_taker(where, function, "one HookCall or HookRequest")
     return Hook(
         function, kind=kind, name=name, timeout_s=float(timeout), on_error=on_error, tools=names
     )
@@ -312,11 +309,11 @@ def checked_hooks(
             there.
     """
     if not isinstance(hooks, list | tuple):
-        raise ConfigError(field, f"{hooks!r} cannot be used", "Give a list of hooks")
+        raise ConfigError(field, f"{safe_repr(hooks)} cannot be used", "Give a list of hooks")
     for each in hooks:
         if not isinstance(each, Hook):
             fix = "Decorate the function with @before_tool or @before_model"
-            raise ConfigError(field, f"{each!r} is no hook", fix)
+            raise ConfigError(field, f"{safe_repr(each)} is no hook", fix)
     if tools is not None:
         check_tools(hooks, tools, field)
     return joined((), tuple(hooks), field)

@@ -61,6 +61,8 @@ def test_a_script_that_stayed_as_it_was_runs_once_and_its_hash_stands_in_the_req
 
 @pytest.mark.parametrize("change", ["content", "gone", "a link", "a folder"])
 def test_a_script_that_changed_while_it_waited_is_asked_about_anew_and_then_refused(script, change):
+    """B48."""
+
     async def main():
         ledger, model = Ledger(), Recorder(call("execute", script=str(script)), "done")
         rt = await waiting(ledger, script, script=model)

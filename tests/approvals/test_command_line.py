@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from cairn.cli import approval_form, decide_commands, grants_command, read_commands, run_commands
 from cairn.cli.entry import Commands
 from cairn.cli.takeover_command import takeover
+from cairn.cli.verbs import Verbs
 
 EDITS = (
     "import pathlib, sys; file = pathlib.Path(sys.argv[1]); "
@@ -53,7 +53,7 @@ def make(name, **options):
 rt = Runtime("s.db", agents=[make("a"), make("led", approval=ApprovalTerms(roles=("lead",)))])
 '''
 
-shell = typer.Typer(cls=Commands)
+shell = Verbs(cls=Commands)
 for each in (
     run_commands.run,
     run_commands.resume,
@@ -108,14 +108,13 @@ def test_a_role_is_needed_where_the_agent_asks_for_one(cairn):
 @pytest.mark.parametrize("with_app", [True, False])
 def test_a_request_is_approved_with_other_arguments(cairn, with_app):
     cairn("run", "a", "go", "--id", "r", code=5)
-    app = [] if with_app else ["--app", ""]
     new = '{"order": "7", "cents": 5}'
     if with_app:
         said = cairn("approve", "r/1", "--arguments", '{"order": "7", "cents": "x"}', code=2)
         assert "cents" in said
     else:
         cairn.bare()
-    said = cairn("approve", "r/1", "--arguments", new, *app)
+    said = cairn("approve", "r/1", "--arguments", new)
     assert "approved r/1 with" in said
     assert "edited by" in cairn("trace", "r")
 
@@ -265,10 +264,12 @@ def test_handing_back_lets_the_agent_go_on_without_an_application(cairn):
     assert "takeover" not in cairn("inbox")
 
 
-def test_an_empty_name_is_nobody_and_not_the_login(cairn):
+def test_an_empty_name_is_refused_and_not_taken_for_the_login(cairn):
     cairn("run", "led", "go", "--id", "r", code=5)
-    said = cairn("approve", "r/1", "--as", "", "--role", "lead", code=1)
-    assert "needs to know who decides" in said
+    for empty in ("", "  "):
+        said = cairn("approve", "r/1", "--as", empty, "--role", "lead", code=2)
+        assert "--by: it is empty" in said
+    assert "r/1" in cairn("inbox")
     assert "approved r/1" in cairn("approve", "r/1", "--role", "lead")
 
 

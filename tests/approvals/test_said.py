@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cairn.cli import outcome
 from cairn.cli.entry import app
+from cairn.engine.clock import SystemClock
 
 APP = '''
 from pathlib import Path
@@ -35,9 +37,14 @@ rt = Runtime("s.db", agents=[
     agent("a", call("pay", order="7")),
     agent("bound", call("execute", script="deploy.sh")),
     agent("led", call("pay", order="7"), approval=led),
-    agent("brief", call("pay", order="7"), approval=ApprovalTerms(expires_in=0.001)),
+    agent("brief", call("pay", order="7"), approval=ApprovalTerms(expires_in=60)),
 ])
 '''
+
+
+class InAnHour(SystemClock):
+    def now_us(self):
+        return super().now_us() + 3_600_000_000
 
 
 @pytest.fixture
@@ -155,8 +162,10 @@ def test_the_inbox_says_with_which_options_the_terms_let_somebody_decide(cairn):
     cairn("approve", "r/1", "--role", "shift lead", "--role", "ops", "--as", "ann")
 
 
-def test_the_inbox_offers_no_decision_about_what_has_expired(cairn):
+def test_the_inbox_offers_no_decision_about_what_has_expired(cairn, monkeypatch):
     cairn("run", "brief", "go", "--id", "r", code=5)
+    assert "cairn approve r/1" in cairn("inbox")
+    monkeypatch.setattr(outcome, "SystemClock", InAnHour)
     shown = cairn("inbox")
     assert "it has expired: nobody can decide it any more" in shown
     assert "cairn resume r" in shown

@@ -467,6 +467,7 @@ def test_a_file_that_changed_is_told_at_the_yes_of_a_chat(cairn, monkeypatch):
         return next(lines)
 
     lines = iter(["go", "/quit"])
-    monkeypatch.setattr("cairn.cli.chat_command._ask", typed)
+    monkeypatch.setattr("cairn.cli.chat_command.ask", typed)
+    monkeypatch.setattr("cairn.cli.choosing.ask", typed)
     said = cairn("chat", "free", "--session", "s", code=5)
     assert "changed since it was asked: deploy.sh" in said

@@ -263,6 +263,7 @@ def test_verify_says_the_same_as_json(path, cairn):
         "run": "granted",
         "events": 12,
         "erased": 0,
+        "removed": 0,
         "findings": [{"seq": 8, "kind": "missing", "text": "is missing"}],
     }
     assert found["denied"]["ok"]

@@ -106,6 +106,7 @@ async def within(store):
 @pytest.mark.kill
 @pytest.mark.parametrize("seed", range(3))
 def test_processes_that_spend_at_random_and_are_killed_never_pass_the_cap(tmp_path, spenders, seed):
+    """B40."""
     path = tmp_path / "cairn.db"
     dice = random.Random(seed)
 

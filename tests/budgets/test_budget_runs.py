@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cairn import Agent, Price, Principal, Runtime, Scripted, Usage, call, tool
+from cairn import Agent, Limits, Price, Principal, Runtime, Scripted, Text, Usage, call, tool
 from cairn.core import events as ev
 from cairn.core.budgets import DAY_US, Budget, Spend, start_of
 from cairn.errors import BudgetUnknown
@@ -234,6 +234,34 @@ def test_many_runs_at_once_never_go_beyond_the_cap_and_lose_nothing(tmp_path, ki
         assert max(tops) <= cap
         assert await rt.store.recount(rt.host.clock.now_us()) == []
         assert (await rt.budgets_async())[0].spend == tokens.spend
+        await rt.close_async()
+
+    asyncio.run(story())
+
+
+def test_of_five_runs_that_begin_at_once_only_so_many_do_as_the_rest_has_room_for(tmp_path):
+    """B40: 9.90 of 10 are spent, and each of the five would take the whole rest."""
+    dear = Price(input=100_000_000, output=100_000_000)
+    paid = Scripted(["done"], usage=Usage(input_tokens=99_000), price=dear)
+    store = open_store(tmp_path / "c.db", durability="process")
+
+    async def slow(request):
+        await asyncio.sleep(0.05)
+        return ModelReply(parts=(Text("done"),), usage=Usage(input_tokens=600))
+
+    async def story():
+        budgets = [Budget(usd=10.0)]
+        wide = Limits(micro_usd=20_000_000)
+        first = runtime(paid, budgets, store=store, limits=wide)
+        assert (await first.run_async("a", "go")).status == "completed"
+        assert (await first.budgets_async())[0].spend.micro_usd == 9_900_000
+        rt = runtime(Scripted(slow, price=dear, max_output=1_000), budgets, store=store)
+        runs = await asyncio.gather(*(rt.run_async("a", "go", id=f"r{n}") for n in range(5)))
+        done = [run for run in runs if run.status == "completed"]
+        assert len(done) == 1
+        assert {run.limit for run in runs if run.status == "stopped"} == {"budget:store-day"}
+        (standing,) = await rt.budgets_async()
+        assert standing.spend.total("micro_usd") == 9_900_000 + 60_000
         await rt.close_async()
 
     asyncio.run(story())

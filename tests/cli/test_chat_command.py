@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import Cairn
+
+from cairn.cli.chat_command import TO_ALLOW, WHAT_HAPPENED
+from cairn.cli.choosing import chosen, reason_in
 
 
 def effects() -> list[str]:
@@ -11,7 +15,7 @@ def effects() -> list[str]:
 
 
 def test_an_approval_is_asked_in_line_and_the_call_then_runs(cairn: Cairn) -> None:
-    said = cairn("chat", "shop", "--session", "s", "--by", "ada", input="Refund it\ny fine\n")
+    said = cairn("chat", "shop", "--session", "s", "--by", "ada", input="Refund it\nYES\n")
     assert said.code == 0
     assert 'refund({"order":"7","cents":400})' in said.out
     assert "shop> Order 7 is paid back." in said.out
@@ -19,14 +23,75 @@ def test_an_approval_is_asked_in_line_and_the_call_then_runs(cairn: Cairn) -> No
     assert effects() == ["refund 7 400"]
     run = cairn("runs", "--session", "s", "--json").objects[0]["run"]
     granted = next(e for e in cairn("trace", run, "--json").objects if e["type"] == 61)
-    assert (granted["actor"], granted["data"]["message"]) == ("ada", "fine")
+    assert (granted["actor"], granted["data"].get("message", "")) == ("ada", "")
 
 
 def test_a_refusal_and_its_reason_reach_the_model(cairn: Cairn) -> None:
     said = cairn("chat", "shop", "--session", "s", input="Refund it\nperhaps\nn too much\n/quit\n")
     assert said.code == 0
-    assert "one of y, n, l" in said.out
+    assert "nothing is decided: write y or yes, n or no, l or later" in said.out
     assert not effects()
+    run = cairn("runs", "--session", "s", "--json").objects[0]["run"]
+    denied = next(e for e in cairn("trace", run, "--json").objects if e["type"] == 62)
+    assert denied["data"]["message"] == "too much"
+
+
+NO_YES = [
+    *("you must not", "yikes", "yet to be decided", "y fine", "yes but", "yes?", "yea", "yep"),
+    *("", " ", "k", "ok", "maybe", "not yet", "not sure", "nay", "nope", "none", "now", "n't"),
+    *("later on", "lets go", "l8r", "yl", "y n", "\u00ff", "y/n", "y\u0301", "/yes", "[y]es"),
+]
+
+
+def test_whatever_is_none_of_the_offered_words_allows_and_refuses_nothing(cairn: Cairn) -> None:
+    words = "".join(f"{each}\n" for each in NO_YES)
+    said = cairn("chat", "shop", "--session", "s", input=f"Refund it\n{words}")
+    assert said.code == 5
+    assert said.out.count("nothing is decided") == len(NO_YES)
+    assert not effects()
+    assert [item["kind"] for item in cairn("inbox", "--json").objects] == ["approval"]
+
+
+@pytest.mark.parametrize("words", NO_YES, ids=repr)
+def test_whatever_is_none_of_the_offered_words_settles_no_doubt(words: str) -> None:
+    assert chosen(words, WHAT_HAPPENED) == ""
+
+
+@pytest.mark.parametrize("words", ["n because", "no, because", "yes the bank says so", "give"])
+def test_a_word_with_others_behind_it_settles_no_doubt(words: str) -> None:
+    assert chosen(words, WHAT_HAPPENED) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "choice"),
+    [
+        *((" Y ", "yes"), ("yes", "yes"), ("N", "no"), ("no", "no"), ("L", "later")),
+        *(("LATER", "later"), ("g", "give up"), ("Give  Up", "give up")),
+    ],
+)
+def test_each_offered_word_is_taken_whatever_its_case(words: str, choice: str) -> None:
+    assert chosen(words, WHAT_HAPPENED) == choice
+
+
+@pytest.mark.parametrize("words", ["n too much", "No, too much", "no: too much", "NO too much"])
+def test_a_reason_may_stand_behind_a_refusal_and_behind_nothing_else(words: str) -> None:
+    assert (chosen(words, TO_ALLOW, "no"), reason_in(words)) == ("no", "too much")
+    assert chosen(words.replace("n", "l").replace("N", "L"), TO_ALLOW, "no") == ""
+
+
+def test_a_doubt_stays_one_until_an_offered_word_is_said(cairn: Cairn) -> None:
+    words = "not sure\nyet unclear\nnot yet, it failed\nn I think\ny the bank says so\n"
+    said = cairn("chat", "unsure", "--session", "s", input=f"go\ny\n{words}")
+    assert said.code == 5, said
+    assert said.out.count("nothing is decided") == 5
+    assert effects() == ["doubt 7"]
+    assert [item["kind"] for item in cairn("inbox", "--json").objects] == ["in_doubt"]
+
+
+def test_to_leave_at_a_question_is_no_answer(cairn: Cairn) -> None:
+    said = cairn("chat", "asker", "--session", "s", input="Help\n/quit\n/quit\n")
+    assert said.code == 5
+    assert [item["kind"] for item in cairn("inbox", "--json").objects] == ["input"]
 
 
 def test_a_question_is_answered_in_line(cairn: Cairn) -> None:
@@ -59,8 +124,12 @@ def test_the_session_is_one_conversation_over_processes(cairn: Cairn) -> None:
 
 
 def test_an_unknown_effect_is_asked_about_in_line(cairn: Cairn) -> None:
-    said = cairn("chat", "unsure", "--session", "s", input="go\ny\ny the bank says so\n")
+    said = cairn("chat", "unsure", "--session", "s", input="go\ny\ny\nthe bank says so\n")
     assert said.code == 0, said
+    run = cairn("runs", "--session", "s", "--json").objects[0]["run"]
+    told = cairn("trace", run, "--json").objects
+    resolved = next(e for e in told if e["name"] == "tool.resolved")
+    assert resolved["data"]["result"] == "the bank says so"
     assert '/c1: in doubt: did it happen? doubt({"order":"7"})' in said.out
     assert "unsure> That was that." in said.out
 

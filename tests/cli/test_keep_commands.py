@@ -124,7 +124,7 @@ def test_prune_removes_old_ended_runs_and_only_says_so_in_a_dry_run(cairn: Cairn
     assert "2 journals" in cairn("verify").out, "the store's own journal is checked too"
 
 
-@pytest.mark.parametrize("age", ["30", "d", "1y", "-1d", "1.5h", ""])
+@pytest.mark.parametrize("age", ["30", "d", "1y", "-1d", "1.5h"])
 def test_an_age_that_is_none_is_usage(cairn: Cairn, age: str) -> None:
     cairn("run", "quick", "go")
     said = cairn("prune", f"--older-than={age}")

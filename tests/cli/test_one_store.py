@@ -47,6 +47,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "policy explain": ("done/c1",),
     "policy test": ("policy.yaml",),
     "memory list": (),
+    "memory search": ("anything",),
     "sessions list": (),
 }
 """Words with which each command does something in a store where these runs are."""

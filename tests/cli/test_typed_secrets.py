@@ -72,6 +72,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "run principal": ("run", "quick", "go", "--principal", SECRET),
     "run tenant": ("run", "quick", "go", "--tenant", SECRET),
     "run role": ("run", "quick", "go", "--role", SECRET),
+    "run project": ("run", "quick", "go", "--project", SECRET),
     "chat session": ("chat", "quick", "--session", SECRET),
     "chat principal": ("chat", "quick", "--principal", SECRET),
     "retry id": ("retry", "broken", "--id", SECRET),
@@ -84,6 +85,10 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "sessions post principal": (
         *("sessions", "post", "new", "hello", "--agent", "quick"),
         *("--principal", SECRET),
+    ),
+    "sessions post project": (
+        *("sessions", "post", "new", "hello", "--agent", "quick"),
+        *("--project", SECRET),
     ),
     "sessions fork new": ("sessions", "fork", "talk", SECRET),
     "sessions title text": ("sessions", "title", "talk", SECRET),

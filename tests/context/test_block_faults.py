@@ -10,13 +10,14 @@ from cairn import call as calls
 from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.commands import accept
-from cairn.core.compaction import SECTIONS, summary_faults
+from cairn.core.compaction import summary_faults
 from cairn.core.context import faults, messages_of
 from cairn.core.gist import Gist, extended, marks_in
 from cairn.core.intake import CHOSEN
 from cairn.core.messages import CallPart, Message, user
 from cairn.core.rules import FIND, ModelSpec
 from cairn.core.state import RunState, add_request
+from cairn.core.summaries import SECTIONS
 from cairn.engine.load import load
 from cairn.errors import ConfigError, IllegalTransition, Refused
 

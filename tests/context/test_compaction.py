@@ -9,12 +9,13 @@ from tests.engine.kit import events, texts, until
 from cairn import Agent, Delta, ErrorClass, Limits, ModelError, Runtime, Scripted, call, tool
 from cairn.core import commands as cmd
 from cairn.core import events as ev
-from cairn.core.compaction import INSTRUCTIONS, SECTIONS
+from cairn.core.compaction import INSTRUCTIONS
 from cairn.core.context import faults, messages_of
 from cairn.core.history import History
 from cairn.core.limits import estimate_tokens
 from cairn.core.messages import parse_object
 from cairn.core.sizes import tokens_of
+from cairn.core.summaries import SECTIONS
 from cairn.core.views import timeline
 from cairn.engine.load import load
 from cairn.errors import Refused
@@ -151,6 +152,8 @@ def test_what_must_be_exact_is_added_to_a_summary_that_leaves_it_out():
     ids=["empty", "no headings", "refused", "a call"],
 )
 def test_a_summary_that_fails_twice_is_written_by_rule_and_nothing_is_lost(cue):
+    """B55."""
+
     async def main():
         model = Scripted(Clerk(80, 2), window=8_000, max_output=1_000)
         other = Scripted(lambda _: cue, name="cheap", summarises=True)
@@ -186,6 +189,8 @@ class Quick:
 
 
 def test_a_process_that_dies_while_a_summary_is_made_loses_nothing_and_pays_for_it():
+    """B55."""
+
     async def main():
         store, begun = InMemoryStore(), asyncio.Event()
 
@@ -218,6 +223,7 @@ def test_a_process_that_dies_while_a_summary_is_made_loses_nothing_and_pays_for_
 
 
 def test_a_request_the_provider_finds_too_large_is_made_smaller_and_made_again():
+    """B36: too long is a reason to condense, once for each refusal."""
     refused = []
 
     def model(request):
@@ -240,6 +246,8 @@ def test_a_request_the_provider_finds_too_large_is_made_smaller_and_made_again()
 
 
 def test_a_provider_that_finds_every_request_too_large_ends_the_run_with_its_words():
+    """B56: limited tries, then a clear overflow."""
+
     def model(request):
         if request.turn < 30:
             return call("look", n=request.turn)

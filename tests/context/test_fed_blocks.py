@@ -265,3 +265,32 @@ def test_a_tool_that_says_it_did_nothing_degrades_as_one_that_fails():
             assert (run.status, run.degraded) == ("completed", ("block:news",))
 
     asyncio.run(main())
+
+
+@tool(effect="read")
+def shelf(n: int, share: float, old: bool, rooms: list[str], word: str = "") -> str:
+    """Look at a shelf."""
+    return "books"
+
+
+FITTING = {"n": "$input", "share": "0.$input", "old": "$input", "rooms": [], "word": "no $input"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"n": "no $input"}, "n takes no text like 'no $input'"),
+        ({"share": "$input %"}, "share takes no text like '$input %'"),
+        ({"old": "not $input"}, "old takes no text like 'not $input'"),
+        ({"rooms": "$input"}, "rooms takes no text like '$input'"),
+    ],
+)
+def test_a_text_that_no_request_makes_a_value_of_the_argument_is_refused_at_once(wrong, said):
+    def made(arguments):
+        block = ContextBlock("shelf", tool="shelf", arguments=arguments)
+        return Agent("a", Scripted([]), tools=[shelf], context=[block])
+
+    made(FITTING)
+    with pytest.raises(ConfigError) as refused:
+        made(FITTING | wrong)
+    assert said in str(refused.value)

@@ -12,11 +12,12 @@ from tests.engine.kit import events
 
 from cairn import Agent, ContextBlock, Limits, Runtime, Scripted, call, tool
 from cairn.core import events as ev
-from cairn.core.compaction import SECTIONS, by_rule, summary_faults
+from cairn.core.compaction import summary_faults
 from cairn.core.finding import counts, search
 from cairn.core.messages import CallPart, Message, ResultPart, Text, text_of, user
 from cairn.core.rules import SEARCH, ModelSpec
 from cairn.core.state import RunState, add_message, add_request
+from cairn.core.summaries import SECTIONS, by_rule
 from cairn.core.words import asked, words
 
 HEADS = "\n".join(f"## {name}\nNone" for name in SECTIONS)

@@ -19,7 +19,8 @@ from cairn import (
 )
 from cairn.core import events as ev
 from cairn.core.evolve_context import FOUND_KEPT
-from cairn.core.intake import CLASSIFY, FEW, choose, said_kind
+from cairn.core.intake import CLASSIFY, FEW, LOOKED_AT, choose, missing, said_kind
+from cairn.core.rules import IntakeRules
 from cairn.core.words import words
 from cairn.errors import ConfigError, IllegalTransition
 
@@ -350,3 +351,47 @@ def test_searching_for_tools_again_and_again_does_not_fill_the_window():
 def test_tools_are_found_in_chinese_too():
     catalogue = {"a": words("发送 邮件 给 客户"), "b": words("查询天气"), "c": words("invoice")}
     assert choose(catalogue, "今天天气怎么样", frozenset(), 2) == ("b",)
+
+
+# ---------------------------------------------------------------- where a need is looked for
+
+
+LOG = "line of a log\n" * 5_000
+
+
+def test_an_answer_counts_however_long_what_was_said_before_it_is():
+    async def main():
+        rt = runtime("done", intake=Intake(needs=[ORDER]))
+        run = await rt.run_async("a", LOG, id="r")
+        assert run.status == "waiting"
+        await rt.answer_async(run.pending[0].id, "AB-4711")
+        assert (await rt.run_async("a", LOG, id="r")).ok
+
+    asyncio.run(main())
+
+
+def test_a_need_is_found_at_the_end_of_a_long_message_and_in_any_message_of_the_conversation():
+    async def main():
+        rt = runtime("done", intake=Intake(needs=[ORDER]))
+        assert (await rt.send_async("s", LOG + "it is AB-4711", agent="a")).ok
+        assert (await rt.send_async("s", LOG)).ok
+        assert (await rt.send_async("s", "thanks")).ok
+
+    asyncio.run(main())
+
+
+def test_each_message_is_searched_by_itself_newest_first_and_only_till_all_is_found():
+    searched = []
+
+    def holds(pattern, text):
+        searched.append(text)
+        return pattern in text
+
+    a, b = (Need(name=p, question="?", pattern=p) for p in "ab")
+    rules = IntakeRules(needs=(a, b), holds=holds)
+    assert missing(rules, "b", "a", "never") == ()
+    assert searched == ["b", "b", "a"]
+    assert missing(rules, "b" + "x" * LOOKED_AT, "c") == (a, b)
+    assert missing(rules, "x" * LOOKED_AT + "ab") == ()
+    joined = IntakeRules(needs=(Need(name="ab", question="?", pattern="a\nb"),))
+    assert len(missing(joined, "b", "a")) == 1

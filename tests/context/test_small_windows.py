@@ -11,7 +11,7 @@ from cairn import tool as as_tool
 from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.actions import AskModel
-from cairn.core.compaction import SECTIONS, fit, guarded, room_of
+from cairn.core.compaction import fit, guarded, room_of
 from cairn.core.forks import effects_after
 from cairn.core.grants import asked_in
 from cairn.core.messages import Text
@@ -20,6 +20,7 @@ from cairn.core.report import summary
 from cairn.core.rules import ModelSpec
 from cairn.core.sizes import size_of
 from cairn.core.state import RunState
+from cairn.core.summaries import SECTIONS
 from cairn.core.view import View
 from cairn.core.views.audit import audit
 from cairn.engine.load import start_of

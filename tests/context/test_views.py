@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from cairn.core import events as ev
 from cairn.core.compaction import (
-    SECTIONS,
     Aside,
     TooLarge,
-    by_rule,
     compacted,
     fit,
     guarded,
@@ -26,6 +24,7 @@ from cairn.core.messages import Blob, CallPart, Message, ResultPart, Text, user
 from cairn.core.rules import ModelSpec, Rules
 from cairn.core.sizes import size_of
 from cairn.core.state import RunState, add_message, add_request
+from cairn.core.summaries import SECTIONS, by_rule
 from cairn.core.view import WHOLE, View, boundaries, sent
 
 TEXTS = st.sampled_from(
@@ -95,6 +94,7 @@ def seen(state: RunState, event: ev.ContextCompacted) -> RunState:
 
 @given(lines=turns(), window=st.sampled_from([1_200, 4_000, 16_000, 10**6]))
 def test_what_is_sent_is_well_formed_holds_the_last_request_and_never_grows(lines, window):
+    """B15: whatever a history holds."""
     state = told(lines)
     bounds = rules(window)
     last = state.messages[state.asked[-1]]
@@ -162,6 +162,7 @@ def test_a_compaction_says_the_sizes_before_and_after_it(lines):
 
 
 def test_a_pair_of_call_and_answer_is_never_parted_by_a_cut():
+    """B15."""
     state = told([("calls", [3_000]), ("calls", [3_000]), ("calls", [3_000])])
     for cut in boundaries(state.messages, 0):
         assert state.messages[cut].role != "tool"
@@ -200,6 +201,7 @@ def test_a_model_is_asked_to_summarise_only_as_much_as_it_can_read():
 
 
 def test_a_summary_without_its_headings_or_no_shorter_than_its_part_is_not_adopted():
+    """B55, B56."""
     state = told([("says", "x" * 900)] * 3)
     spec = ModelSpec(name="m", window=8_000)
     heads = "\n".join(f"## {name}\nNone" for name in SECTIONS)

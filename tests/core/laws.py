@@ -453,7 +453,8 @@ class Laws:
 
     def _tool_resolved(self, entry: ev.Entry, event: ev.ToolResolved, rules: Rules) -> None:
         call = self.calls[event.call]
-        assert call.doubt or call.person, "something known is resolved"
+        left = self.over and call.wavering and not call.over  # the end left it to a person
+        assert call.doubt or call.person or left, "something known is resolved"
         match event.verdict:
             case "happened":
                 self._close(call, ok=True)

@@ -211,6 +211,7 @@ class Play:
             view=action.view,
             purpose=action.purpose,
             cut=action.cut,
+            fallback=action.fallback,
         )
         self.add(event, action.step)
         return action

@@ -74,7 +74,10 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     if origin in {typing.Union, types.UnionType}:
         return st.one_of(*map(values_of, typing.get_args(kind)))
     if origin is tuple:
-        return st.lists(values_of(typing.get_args(kind)[0]), max_size=3).map(tuple)
+        of = typing.get_args(kind)
+        if of[-1] is not Ellipsis:
+            return st.tuples(*map(values_of, of))
+        return st.lists(values_of(of[0]), max_size=3).map(tuple)
     if kind is ApprovalTerms:
         return TERMS
     if kind is Policy:

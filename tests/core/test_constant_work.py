@@ -17,8 +17,10 @@ from cairn.core.context import faults
 from cairn.core.history import History
 from cairn.core.index import index_of
 from cairn.core.limits import Limits
+from cairn.core.messages import Message, user
 from cairn.core.rules import ModelSpec
 from cairn.core.state import RunState
+from cairn.core.view import View, sent
 
 EARLY, LATE = 20, 2_000
 LIMITS = Limits(steps=10_000, calls=100_000, tokens=10**9)
@@ -55,6 +57,25 @@ def counted(work: Callable[[], Any]) -> int:
     return calls
 
 
+def instructions(work: Callable[[], Any]) -> int:
+    """How many instructions of Python were carried out."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
 def sizes(state: RunState) -> dict[str, int]:
     """How long each container of the state is; histories are shared and left out."""
     found = {}
@@ -88,6 +109,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_turn_costs_the_same_at_step_20_and_at_step_2000(reads: list[int]) -> None:
+    """B11."""
     play = Play(RULES, limits=LIMITS, lawful=False)
     costs, held, shared = {}, {}, None
     for n in range(1, LATE + 1):
@@ -112,6 +134,16 @@ def test_the_proof_before_a_request_reads_only_what_is_new(reads: list[int]) -> 
         before = reads[0]
         assert faults(play.state.messages[checked:]) == []
         assert reads[0] - before == 2
+
+
+def test_a_request_behind_a_summary_takes_the_same_steps_however_much_follows_it() -> None:
+    """Messages that are sent as they are, are handed over as one, not one by one."""
+    view, found = View(start=1, summary=7), {}
+    for length in (100, 10_000):
+        messages: History[Message] = History([user(f"message {n}") for n in range(length)])
+        assert len(sent(messages, view, "what was")) == length
+        found[length] = instructions(lambda messages=messages: sent(messages, view, "what was"))
+    assert found[100] == found[10_000]
 
 
 def test_a_turn_that_goes_wrong_leaves_nothing_behind_either() -> None:

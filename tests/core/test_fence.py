@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.core.fence import defused, fenced
+from cairn.core.fence import defused, fenced, unfenced
 from cairn.core.unseen import unseen
 
 MARKS = re.compile(r"\[(end of )?data ([0-9a-f]{16})")
@@ -195,3 +195,11 @@ def test_a_long_text_is_read_in_time_that_grows_with_its_length(unit):
 def test_the_same_result_of_the_same_call_is_always_the_same_bytes():
     assert fenced("x", ["web"], "r/c1") == fenced("x", ["web"], "r/c1")
     assert fenced("x", ["web"], "r/c1") != fenced("x", ["web"], "r/c2")
+
+
+@given(st.text(max_size=200), st.lists(st.sampled_from(["web", "mcp:files"]), min_size=1))
+def test_what_was_fenced_is_taken_out_of_its_marks_and_nothing_else_is(text, labels):
+    whole = fenced(text, labels, "r/c1")
+    assert unfenced(whole) == whole.split("\n", 1)[1].rpartition("\n")[0]
+    assert unfenced(f"{whole}\nmore") == f"{whole}\nmore"
+    assert unfenced(text) == text

@@ -41,6 +41,7 @@ def of_the_store() -> list[ev.Event]:
         ev.SessionTitled(session="s", title="t"),
         ev.SessionRewound(session="s", run="r1", newest="r2"),
         ev.SessionForked(session="s", run="r1", of="s0"),
+        ev.SessionRemoved(notes=(1,)),
         ev.StorePruned(run="r1", head=1, hash="h"),
         ev.StoreErased(run="r1", head=1, hash="h"),
         ev.PrincipalErased(whose="w", salt="s", runs=1, events=1),
@@ -110,6 +111,7 @@ def of_contexts_and_stores() -> list[ev.Event]:
         ev.RunContinued(previous=ev.RunRef(run="r0", seq=1)),
         ev.ContextCompacted(start=1, text="x", by="rule", before=9, after=1),
         ev.ContextRestored(of=1),
+        ev.ContextUpdated(blocks=(ev.Block(name="house", text="x"),)),
         ev.TurnFed(parts=(CallPart(id="c1", name="find"),)),
         ev.TaskClassified(kind="query", by="model"),
         ev.ToolsOffered(names=("find",), why="request"),
@@ -226,6 +228,7 @@ OF_THE_STORE = {
     240: ("session.titled", 1),
     241: ("session.rewound", 1),
     242: ("session.forked", 1),
+    243: ("session.removed", 1),
 }
 """The same of facts that belong to no run, and of memory."""
 
@@ -282,6 +285,7 @@ NUMBERS = {
     140: ("context.compacted", 1),
     141: ("context.restored", 1),
     142: ("turn.fed", 1),
+    143: ("context.updated", 1),
     150: ("task.classified", 1),
     151: ("tools.offered", 1),
     160: ("error.raised", 1),

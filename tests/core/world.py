@@ -27,6 +27,7 @@ from cairn.core.actions import (
 from cairn.core.codec import open_row, seal
 from cairn.core.decide import decide
 from cairn.core.evolve import evolve
+from cairn.core.index import persons_answer
 from cairn.core.ladder import Ladder, Rung
 from cairn.core.lifecycle import CallStatus, Status
 from cairn.core.limits import Limits, Price
@@ -362,7 +363,7 @@ def answer_people(play: Play, action: Wait) -> None:
     state = play.state
     if state.paused:
         play.submit(cmd.Resume())
-    if state.taken:
+    if state.taken and not persons_answer(play.state):  # with it the run ends, once it goes on
         play.submit(cmd.HandBack(by=state.taken))
     for call in tuple(state.calls.values()):
         if call.id not in play.state.calls:

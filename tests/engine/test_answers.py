@@ -19,6 +19,7 @@ from cairn import (
     tool,
 )
 from cairn.core import events as ev
+from cairn.core.messages import Text
 from cairn.errors import ConfigError
 from cairn.ports import ModelReply
 from cairn.store.inmemory import InMemoryStore
@@ -375,7 +376,8 @@ def test_an_empty_reply_is_nudged_and_never_answered_by_an_earlier_sentence(repl
     asyncio.run(main())
 
 
-def test_a_refusal_ends_the_run_at_once_and_executes_nothing_of_the_reply():
+@pytest.mark.parametrize("parts", [(), (Text("I cannot help with that."),)], ids=["bare", "said"])
+def test_a_refusal_ends_the_run_at_once_and_executes_nothing_of_the_reply(parts):
     """B31: its own class, no second try on the same input, no tool of that reply."""
 
     async def main():
@@ -385,10 +387,11 @@ def test_a_refusal_ends_the_run_at_once_and_executes_nothing_of_the_reply():
         async def pay() -> str:
             return ledger.add("pay")
 
-        refused = ModelReply(calls=(call("pay"),), finish="content_filter")
+        refused = ModelReply(parts=parts, calls=(call("pay"),), finish="content_filter")
         model = Recorder(refused, "never asked")
         run = await runtime(model, [pay]).run_async("a", "task")
         assert (run.status, run.error_class) == ("failed", "content_filtered")
+        assert all(part.content in run.reason for part in parts)
         assert ledger.lines == []
         assert len(model.requests) == 1
 

@@ -19,6 +19,8 @@ def run(tools, script, **more):
 
 
 def test_the_result_of_a_tool_that_taints_stands_between_marks():
+    """B60."""
+
     @tool(effect="read", taint="web")
     def page() -> str:
         """A page."""

@@ -298,18 +298,13 @@ def test_without_a_factory_the_first_call_costs_no_commit_more():
     asyncio.run(main())
 
 
-def test_a_factory_of_too_many_arguments_fails_the_run_and_names_the_fix():
-    async def main():
-        @tool(effect="read")
-        async def look(ctx: Context) -> str:
-            return "seen"
+def test_a_factory_of_too_many_arguments_is_refused_when_it_is_given_and_names_the_fix():
+    @tool(effect="read")
+    async def look(ctx: Context) -> str:
+        return "seen"
 
-        rt = runtime([call("look"), "done"], [look], deps=lambda a, b: None)
-        run = await rt.run_async("a", "task")
-        assert run.status == "failed"
-        assert "needs 2 arguments" in run.reason
-
-    asyncio.run(main())
+    with pytest.raises(ConfigError, match=r"needs 2 arguments. Give a function of one Principal"):
+        runtime([call("look"), "done"], [look], deps=lambda a, b: None)
 
 
 def test_a_factory_that_fails_leaves_the_run_resumable_with_its_paid_reply():
@@ -438,7 +433,7 @@ def test_a_notifier_that_uses_a_sync_verb_in_the_loop_hurts_nobody(monkeypatch):
         monkeypatch.setattr("cairn.engine.notify.TRIES", 1)
         problems = []
 
-        def tell(run) -> None:
+        async def tell(run) -> None:
             try:
                 rt.approve(run.pending[0].id)
             except SyncInsideLoop as error:
@@ -448,6 +443,15 @@ def test_a_notifier_that_uses_a_sync_verb_in_the_loop_hurts_nobody(monkeypatch):
         rt, _ = asking(tell)
         assert (await rt.run_async("a", "task", id="r")).status == "waiting"
         assert len(problems) == 1
+
+    asyncio.run(main())
+
+
+def test_a_plain_notifier_may_use_the_sync_verbs_for_it_is_not_called_in_the_loop():
+    async def main():
+        rt, ledger = asking(lambda run: rt.approve(run.pending[0].id))
+        assert (await rt.run_async("a", "task", id="r")).status == "completed"
+        assert ledger.lines == ["pay 1"]
 
     asyncio.run(main())
 

@@ -366,14 +366,7 @@ def test_a_call_is_started_only_once_its_thread_is_held(monkeypatch):
         from cairn.tools.slots import Slots
 
         one = Slots(1)
-        monkeypatch.setattr("cairn.engine.calls.SLOTS", one)
         monkeypatch.setattr("cairn.engine.calls.SLOT_WAIT_S", 0.05)
-        from cairn.tools import runner
-
-        real = runner.start
-        monkeypatch.setattr(
-            "cairn.engine.perform.start", lambda *a, **k: real(*a, **{**k, "slots": one})
-        )
         gate = threading.Event()
 
         @tool(effect="write")
@@ -382,6 +375,7 @@ def test_a_call_is_started_only_once_its_thread_is_held(monkeypatch):
             return "worked"
 
         rt = runtime(lambda r: "end" if r.turn else call("work"), [work])
+        rt.host.slots = one
         driving = [asyncio.create_task(rt.run_async("a", "t", id=f"r{n}")) for n in range(2)]
         await asyncio.sleep(0.15)
         started = [names(await rt.trace_async(f"r{n}")).count("tool.started") for n in range(2)]

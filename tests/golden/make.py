@@ -23,7 +23,6 @@ from cairn.core import events as ev
 from cairn.core.actions import AskModel
 from cairn.core.budgets import Cap
 from cairn.core.codec import GENESIS, Row, check_chain, open_row, seal
-from cairn.core.compaction import SECTIONS
 from cairn.core.evolve import fold
 from cairn.core.fingerprint import PartChange
 from cairn.core.index import pending_of
@@ -34,6 +33,7 @@ from cairn.core.outcomes import Called, Reply
 from cairn.core.policy import From, Policy, Redirect, Rule, Value
 from cairn.core.rules import Feed, IntakeRules, ModelSpec
 from cairn.core.state import RunState
+from cairn.core.summaries import SECTIONS
 from cairn.core.terms import ApprovalTerms
 from cairn.errors import ErrorClass
 
@@ -335,6 +335,7 @@ FACTS: tuple[ev.Event, ...] = (
     ev.SessionTitled(session="s-1", title="灯具 lamps"),
     ev.SessionRewound(session="s-1", run="answered", newest="approved"),
     ev.SessionForked(session="s-2", run="answered", of="s-1"),
+    ev.SessionRemoved(notes=(12, 13)),
     ev.PrincipalErased(
         whose="cd" * 32,
         salt="ef" * 16,
@@ -346,6 +347,9 @@ FACTS: tuple[ev.Event, ...] = (
         notes=(2,),
         reason="asked to",
     ),
+    ev.MemoryKept(fact=4, hash="ab" * 32, trust="owner", supersedes=2, also=(3,)),
+    ev.MemoryReviewed(fact=4, hash="ab" * 32, verdict="rejected", restores=(2, 3)),
+    ev.MemoryErased(facts=(3, 5), restores=(2,), moves=((6, 7),)),
 )
 """What else stands in the journal of the store."""
 
@@ -382,9 +386,43 @@ def condensed() -> Play:
     play.submit(cmd.Restore())
     while isinstance(due := play.settle(), AskModel) and due.purpose == "summary":
         play.says("words")
+    hours = ev.Block(name="hours", text="Until six.", source="computed", tokens=3)
+    play.add(ev.ContextUpdated(blocks=(hours,)))
     play.says("It is nowhere.")
     play.settle()
     assert play.state.status is Status.COMPLETED
+    return play
+
+
+def remembering() -> Play:
+    """About a project: it looks up, keeps what waits for a review, and forgets: completed."""
+    rules = rules_of(
+        tool("recall", taint=("memory", "memory:unchecked")),
+        tool("remember", "write", recovery="keyed", key_ttl_us=DAY),
+        tool("forget", "write", recovery="keyed", key_ttl_us=DAY),
+    )
+    play = Play(rules, run="remembering", session="s-3", project="shop", principal=ANNE)
+    (found,) = play.calls(("recall", {"query": "hours 营业时间"}))
+    play.start()
+    told = ev.MemoryRecalled(
+        call=found,
+        facts=(3, 1),
+        taint=("memory", "memory:untrusted", "web"),
+        degraded="one fact has no vector yet and was found by its words alone",
+    )
+    play.add(told, play.state.step)
+    play.returns(found, "m3: Opens at nine. m1: Opens at eight.")
+    keep = {"text": "Opens at ten.", "scope": "project", "supersedes": "m3"}
+    (kept,) = play.calls(("remember", keep))
+    play.start()
+    play.returns(kept, "m4 is noted, but not remembered before a person has accepted it.")
+    (gone,) = play.calls(("forget", {"id": "m1"}))
+    play.start()
+    play.raises(gone, message="m1 is trusted, and this run has read untrusted content")
+    play.says("It is noted.")
+    play.settle()
+    assert play.state.status is Status.COMPLETED
+    assert "web" in play.state.taint
     return play
 
 
@@ -409,6 +447,7 @@ STORIES: tuple[Callable[[], Play], ...] = (
     redirected,
     handed_over,
     condensed,
+    remembering,
     continued,
 )
 

@@ -104,16 +104,21 @@ async def decide(rt: Any, pending: Any, word: str) -> None:
 
 
 def judged(entries: list[ev.Entry]) -> list[str]:
-    """What was started, in order; each start is held against every form the call had.
+    """What was started, in order; each start is held against every form the call was left in.
 
     What a person gave it is theirs; what was asked about since then must have been said yes to.
+    What one hook makes of a call for the next one to change is on no one's table: of hooks that
+    change it one after the other, the form that the last one leaves counts.
     """
     now: dict[str, dict[str, Any]] = {}
     asks: dict[str, bool] = {}
     granted: dict[str, int] = {}
     of: dict[int, str] = {}
     paid: list[str] = []
+    handed_on: dict[str, bool] = {}
     for entry in entries:
+        if not isinstance(entry.event, ev.ToolEdited) or not entry.event.rule:
+            handed_on.clear()
         match entry.event:
             case ev.ModelCompleted(parts=parts):
                 for part in calls_of(parts):
@@ -123,7 +128,8 @@ def judged(entries: list[ev.Entry]) -> list[str]:
                 now[name] = json.loads(arguments)
                 granted.pop(name, None)
                 changed = verdict(now[name]) == "ask"
-                asks[name] = (asks[name] or changed) if rule else changed
+                before = handed_on.setdefault(name, asks[name]) if rule else False
+                asks[name] = before or changed
             case ev.ApprovalRequested(n=n, call=name):
                 of[n] = name
             case ev.ApprovalGranted(n=n, arguments=arguments):

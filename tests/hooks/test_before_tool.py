@@ -118,7 +118,7 @@ def test_hooks_of_the_runtime_come_first_each_sees_what_was_changed_and_a_no_end
 
 
 def test_a_failed_check_stops_every_tool_it_guards_also_while_the_reply_is_streamed() -> None:
-    """The check fails at once, the model asks for tools in the same turn: none of them starts."""
+    """B78: the check fails at once, the model asks for tools in the same turn: none starts."""
 
     async def main(*, streamed: bool) -> None:
         shop = Shop()

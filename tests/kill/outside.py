@@ -45,6 +45,7 @@ class World:
     def __init__(self, place: Path) -> None:
         self._effects = place / "effects"
         self._acks = place / "acks"
+        self._facts = place / "facts"
 
     def act(self, ctx: Any) -> None:
         """An effect happens."""
@@ -58,6 +59,17 @@ class World:
     def acknowledge(self, run: str, seq: int) -> None:
         """The store said that a run is durable up to here."""
         add_line(self._acks, f"{run} {seq}")
+
+    def remember(self, n: int, tool: str, run: str, call: str, key: str) -> None:
+        """Memory said that a fact is kept, or gone: that is what such a call does to the world."""
+        add_line(self._facts, f"{n} {tool}")
+        if run:
+            attempt = 1 + sum((e.run, e.call) == (run, call) for e in self.effects())
+            add_line(self._effects, f"{tool} {run} {call} {attempt} {key}")
+
+    def remembered(self) -> set[int]:
+        """The numbers of the facts that were acknowledged."""
+        return {int(n) for n, tool in lines_of(self._facts) if tool == "remember"}
 
     def happened(self, run: str, call: str) -> bool:
         """Whether a call has had its effect."""
@@ -110,7 +122,10 @@ class Fuse:
         self.meet(point)
 
 
-WRITES = ("create", "claim", "append", "submit", "keep")
+WRITES = ("create", "claim", "append", "submit", "keep", "set_budgets", "erase", "prune")
+"""What changes a store; sessions are moved by `keep`."""
+MEMORY_WRITES = ("keep", "review", "forget", "erase")
+"""What changes its memory."""
 
 
 class WatchedStore:
@@ -120,6 +135,9 @@ class WatchedStore:
         self._inner = inner
         self._world = world
         self._fuse = fuse
+
+    def memory(self, *given: Any) -> Any:
+        return WatchedMemory(self._inner.memory(*given), self._world, self._fuse)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
@@ -143,3 +161,31 @@ class WatchedStore:
                 self._world.acknowledge(args[0], args[2][-1].seq)
             case "submit" if result[1] is not None:
                 self._world.acknowledge(args[0], result[1].seq)
+
+
+class WatchedMemory:
+    """A store's memory with a point before and after each change."""
+
+    def __init__(self, inner: Any, world: World, fuse: Fuse) -> None:
+        self._inner = inner
+        self._world = world
+        self._fuse = fuse
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        if name not in MEMORY_WRITES:
+            return method
+
+        async def passed(*args: Any, **kwargs: Any) -> Any:
+            self._fuse.meet(f"memory.{name}.before")
+            result = await method(*args, **kwargs)
+            if name == "keep":
+                new, key = args[:2]
+                self._world.remember(result.n, "remember", new.run, new.call, key or "-")
+            elif name == "forget":
+                run, _, call = kwargs["reason"].partition("/")
+                self._world.remember(args[0], "forget", run, call, f"forget-{run}-{call}")
+            self._fuse.meet(f"memory.{name}.after")
+            return result
+
+        return passed

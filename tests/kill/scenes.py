@@ -23,6 +23,7 @@ from cairn import (
     IllegalTransition,
     Intake,
     Ladder,
+    MemoryRules,
     ModelError,
     NotDone,
     Policy,
@@ -40,10 +41,13 @@ from cairn.core import events as ev
 from cairn.core.messages import Text
 from cairn.engine.granting import grants_of, make_grant
 from cairn.engine.load import load
+from cairn.toolkit import MEMORY_TOOLS
 
 SHORT_S = 0.02
 POLICY = Policy(effects={"write": "allow"}, tools={"refund": "ask"})
 LADDER = Ladder(rows={ErrorClass.UNAVAILABLE: (Rung("retry", 5, 20_000), Rung("end"))})
+RULES = MemoryRules(review="all")
+KIWI, PLUM = "A kiwi is ripe.", "A plum is blue."
 TOOL_S = 5.0
 """How long a tool may take: with the grace, how long a verdict on a frozen one must wait."""
 
@@ -74,6 +78,8 @@ class Scene:
         denies: Whether people refuse the second request.
         window: Of the model, in tokens, where it is too small for all that is said.
         options: Of its agent, beside what all have.
+        remembers: Whether it has the tools of memory.
+        facts: What is remembered in the end, and how far it is trusted.
     """
 
     script: tuple[Any, ...]
@@ -85,6 +91,8 @@ class Scene:
     denies: bool = False
     window: int = 128_000
     options: Callable[[], dict[str, Any]] = dict
+    remembers: bool = False
+    facts: dict[str, str] = field(default_factory=dict)
 
 
 HEADINGS = "Goal, Constraints, Key evidence, Done, Decisions, Open, Next, Exact identifiers"
@@ -151,6 +159,18 @@ async def grants(rt: Runtime, run: str) -> None:
         return
     scope = ev.GrantMade(n=0, tool="refund", effect="write", arguments='{"n":2}', uses=1)
     await make_grant(rt.store, rt.host.clock, scope, "ann")
+
+
+async def undoes(rt: Runtime, run: str) -> None:
+    """Take back what was condensed, once."""
+    if not await trace_has(rt, run, ev.ContextRestored):
+        await rt.client.submit(run, cmd.Restore(), "ann")
+
+
+async def accepts(rt: Runtime, run: str) -> None:
+    """Accept every fact that waits for somebody to look at it."""
+    for fact in await rt.facts_async(state="waiting"):
+        await rt.accept_fact_async(fact.id, by="ann", trust="owner")
 
 
 async def acts(rt: Runtime, run: str) -> None:
@@ -252,6 +272,24 @@ SCENES: dict[str, Scene] = {
         window=3_600,
         options=condensing,
         exact={"post": 1, "send": 1},
+    ),
+    "undone": Scene(
+        (call("wide", n=1), call("wide", n=2), call("refund", n=3), "done"),
+        person=undoes,
+        window=3_000,
+        options=lambda: {"summary_model": None},
+        exact={"refund": 1},
+    ),
+    "remembered": Scene(
+        (
+            [call("remember", text=KIWI), call("remember", text=PLUM), call("refund", n=1)],
+            [call("recall", query="plum"), call("forget", id="m1")],
+            "done",
+        ),
+        person=accepts,
+        remembers=True,
+        exact={"refund": 1},
+        facts={PLUM: "owner"},
     ),
     "fed": Scene((call("post", n=4), "done"), options=feeding, exact={"post": 2, "refund": 1}),
     "artifact": Scene((call("large", n=1), call("post", n=2), "done"), exact={"post": 1}),
@@ -371,7 +409,7 @@ def all_agents() -> list[Agent]:
         Agent(
             name,
             model_of(scene),
-            tools=tools,
+            tools=[*tools, *MEMORY_TOOLS] if scene.remembers else tools,
             completion_checks=[thorough] if name == "check" else [],
             **scene.options(),
         )

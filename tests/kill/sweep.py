@@ -30,8 +30,23 @@ from pathlib import Path
 from typing import Any
 
 from tests.kill.outside import Fuse, WatchedStore, World, lines_of
-from tests.kill.scenes import LADDER, POLICY, SCENES, STAGE, Scene, all_agents, decide
-from tests.kill.verdict import faults_of
+from tests.kill.scenes import (
+    LADDER,
+    POLICY,
+    RULES,
+    SCENES,
+    STAGE,
+    Scene,
+    all_agents,
+    decide,
+    undoes,
+)
+from tests.kill.verdict import (
+    faults_of,
+    faults_of_facts,
+    faults_of_recalls,
+    faults_of_undoing,
+)
 
 from cairn import Runtime
 from cairn.store import open_store
@@ -95,7 +110,7 @@ def make_runtime(place: Path, burns_at: int) -> tuple[Runtime, World]:
     world = World(place)
     fuse = Fuse(place / "points", burns_at)
     store = WatchedStore(open_store(place / "store.db"), world, fuse)
-    rt = Runtime(store, all_agents(), policy=POLICY, ladder=LADDER)
+    rt = Runtime(store, all_agents(), policy=POLICY, ladder=LADDER, memory=RULES)
     STAGE.world, STAGE.fuse, STAGE.client = world, fuse, rt.client
     return rt, world
 
@@ -154,6 +169,11 @@ async def judge(place: Path, name: str) -> list[str]:
             if again != "completed":
                 found.append(f"{run}: it ended {again}")
         times = Counter(effect.tool for effect in world.effects() if effect.run == "r")
+        if scene.person is undoes:
+            found += faults_of_undoing(await store.read("r"))
+        if scene.remembers:
+            found += await faults_of_facts(store, world, scene.facts)
+            found += faults_of_recalls(await store.read("r"), [(2,)])
         for tool, exact in scene.exact.items():
             if times[tool] != exact:
                 found.append(f"r: {tool} happened {times[tool]} times, not {exact}")

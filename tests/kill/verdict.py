@@ -18,6 +18,8 @@ from cairn.core.lifecycle import CLOSED, ENDED, CallStatus
 from cairn.core.messages import CallPart
 from cairn.core.state import RunState, transcript
 from cairn.crew import prepare
+from cairn.memory.facts import FactFilter
+from cairn.memory.port import Memory
 from cairn.ports import Store
 from cairn.testing.invariants import Effect as Witnessed
 from cairn.testing.invariants import check_effects, check_store
@@ -216,8 +218,47 @@ async def laws_of(store: Store, world: World, runs: list[str]) -> list[str]:
     """What the published invariants say, which share nothing with the books above."""
     rules = {agent.name: prepare(agent, POLICY, LADDER).rules for agent in all_agents()}
     found = await check_store(store, rules=rules, runs=runs)
-    tools = next(iter(rules.values())).tools
+    tools = {name: spec for each in rules.values() for name, spec in each.tools.items()}
     recoveries = {t.name: "read" if t.effect == "read" else t.recovery for t in tools.values()}
     effects = [Witnessed(e.run, e.call, e.attempt, e.tool, e.key) for e in world.effects()]
     journals = {run: await store.read(run) for run in runs}
     return [str(violation) for violation in (*found, *check_effects(journals, effects, recoveries))]
+
+
+async def faults_of_facts(store: Store, world: World, wanted: dict[str, str]) -> list[str]:
+    """What is wrong with what is remembered: every fact that was acknowledged was kept once.
+
+    Args:
+        wanted: What is remembered in the end, and how far it is trusted.
+    """
+    entries = await store.read("store")
+    kept = [e.event for e in entries if isinstance(e.event, ev.MemoryKept)]
+    gone = [e.event.fact for e in entries if isinstance(e.event, ev.MemoryForgotten)]
+    memory: Memory = store.memory()
+    there = await memory.facts(FactFilter(limit=0))
+    found = []
+    if Counter(e.fact for e in kept) != Counter({fact.n for fact in there} | {*gone}):
+        found.append(f"{[e.fact for e in kept]} were kept, {gone} went, and {there} are there")
+    keys = [e.key for e in kept if e.key]
+    if len(set(keys)) != len(keys):
+        found.append(f"a call has kept more than one fact: {keys}")
+    lost = world.remembered() - {e.fact for e in kept}
+    found += [f"m{n} was acknowledged and was never kept" for n in sorted(lost)]
+    said = {fact.text: fact.trust for fact in there if fact.state == "live"}
+    if said != wanted or len(there) != len(wanted):
+        found.append(f"{there} are remembered, and it should be {wanted}")
+    return found
+
+
+def faults_of_recalls(entries: Iterable[ev.Entry], told: list[tuple[int, ...]]) -> list[str]:
+    """Whether a run was told just these facts, once each."""
+    found = [e.event.facts for e in entries if isinstance(e.event, ev.MemoryRecalled)]
+    return [] if found == told else [f"it was told of {found}, not of {told}"]
+
+
+def faults_of_undoing(entries: Iterable[ev.Entry]) -> list[str]:
+    """Whether a run was condensed once, and that was taken back once, for good."""
+    moved = (ev.ContextCompacted, ev.ContextRestored)
+    found = [e.event.NAME for e in entries if isinstance(e.event, moved)]
+    wanted = ["context.compacted", "context.restored"]
+    return [] if found == wanted else [f"its context went {found}, not {wanted}"]

@@ -12,6 +12,7 @@ LOG = Path(HOW["log"]) if "log" in HOW else None
 RAW = sys.stdout.buffer
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 STARTS = Path(HOW["starts"]) if "starts" in HOW else None
+CALLS = []
 
 
 def note(line):
@@ -111,6 +112,17 @@ def call(request):  # noqa: C901, PLR0912, PLR0915 - one case for each misbehavi
                 params = {"progressToken": token, "progress": number, "total": 999, "message": "on"}
                 send({"method": "notifications/progress", "params": params})
             text(request, "at last")
+        case _:
+            more(request, how)
+
+
+def more(request, how):
+    CALLS.append(how)
+    match how:
+        case "second_exits" if len(CALLS) > 1:
+            os._exit(3)
+        case "long":
+            text(request, "x" * (HOW["letters"] - 10) + "the end...")
         case "env":
             text(request, json.dumps(sorted(os.environ)))
 
@@ -126,6 +138,9 @@ def main():  # noqa: C901, PLR0912 - one case for each request
     if "stderr" in HOW:
         sys.stderr.write(HOW["stderr"] + "\n")
         sys.stderr.flush()
+    if "banner" in HOW:
+        RAW.write(HOW["banner"].encode() + b"\n")
+        RAW.flush()
     if HOW.get("die_at_start"):
         sys.exit(4)
     for line in sys.stdin:

@@ -23,6 +23,7 @@ def test_a_servers_tool_is_called_like_any_other_and_its_answer_recorded():
 
 
 def test_a_server_that_dies_in_a_call_leaves_its_effect_unknown(tmp_path):
+    """B66: what waits for it fails at once, and nothing is sent again."""
     log = tmp_path / "log"
     run, events = go(ran(raw(how={"call": "exit", "log": str(log)}), do, "fine"))
     assert run.status == "waiting"
@@ -49,6 +50,7 @@ def test_a_read_that_was_lost_with_its_server_is_made_again_on_a_new_connection(
 
 @pytest.mark.slow
 def test_a_write_that_was_lost_is_not_repeated_and_the_next_call_reconnects(tmp_path):
+    """B66."""
     how = {"call": "exit_once", "starts": str(tmp_path / "starts"), "log": str(tmp_path / "log")}
 
     async def main():
@@ -129,6 +131,7 @@ def test_an_answer_nobody_can_take_leaves_the_effect_unknown(how):
 
 
 def test_noise_on_its_output_is_tolerated():
+    """B67."""
     run, events = go(ran(raw(how={"call": "chatter", "lines": 900}), do, "fine"))
     assert run.status == "completed"
     assert result(events) == "after the noise"
@@ -298,6 +301,7 @@ def test_sampling_is_refused_and_only_given_roots_are_told(tmp_path):
 
 
 def test_a_server_that_is_lost_again_and_again_is_left_alone():
+    """B66: connecting anew is bounded."""
     server = raw(how={"die_at_start": True})
 
     async def main():
@@ -350,6 +354,7 @@ def test_an_optional_server_that_is_down_is_gone_without():
 
 
 def test_a_server_that_never_answers_is_given_up_in_time():
+    """B66: starting has a limit."""
     server = raw(how={"mute": True}, connect_s=0.3)
 
     async def main():

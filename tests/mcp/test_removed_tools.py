@@ -11,6 +11,7 @@ OTHER = [{"name": "other", "inputSchema": {"type": "object"}}]
 
 
 def test_a_call_to_a_tool_that_the_server_has_removed_is_an_unknown_tool_and_not_sent():
+    """B68."""
     server = raw(how={"call": "change", "then_listed": OTHER})
 
     async def main():

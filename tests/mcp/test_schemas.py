@@ -51,6 +51,7 @@ def of(**fields):
     ],
 )
 def test_arguments_are_held_to_the_schema(schema, good, bad):
+    """B25: references are followed, to themselves too."""
     assert fits(schema, good)
     assert not fits(schema, bad)
 

@@ -77,6 +77,7 @@ def test_only_and_exclude_choose_tools():
 
 
 def test_names_that_providers_refuse_are_written_so_that_they_take_them():
+    """B70: two names that fall together are kept apart."""
     names = ["files.read", "files/read", "x" * 90, "日本", "ok", "do it!"]
     found, tools = listed(raw(how={"tools": [{"name": n, "inputSchema": PLAIN} for n in names]}))
     aliases = {each.tool: each.name for each in found}
@@ -130,6 +131,7 @@ def test_a_servers_tool_with_the_name_of_an_agents_own_is_refused_loudly():
 
 
 def test_two_servers_of_one_name_are_refused():
+    """B70."""
     with pytest.raises(ConfigError, match="share a name"):
         Agent("a", Scripted(["x"]), tools=[raw("s"), raw("s")])
 

@@ -31,10 +31,12 @@ def test_a_server_without_a_stream_of_its_own_keeps_its_session():
 
 @pytest.mark.slow
 def test_a_session_that_was_ended_is_begun_anew_and_the_refused_call_is_made_in_it():
+    """B69: the old id is dropped, the list is read again, once."""
     with serving(call="expired") as (server, url):
         run, events = go(ran(at(url), do, "fine"))
     assert run.status == "completed"
     assert server.sessions == 2
+    assert (server.seen.count("initialize"), server.seen.count("tools/list")) == (2, 2)
     assert of(events, ev.ToolFailed)[0].error_class is ErrorClass.TOOL_UNAVAILABLE
     assert [e.attempt for e in of(events, ev.ToolStarted)] == [1, 2]
 

@@ -141,3 +141,17 @@ def test_a_block_that_a_recall_feeds_goes_through_the_gate_and_taints():
         assert rt.run("desk", "tea?", id="r", principal="ann").status == "completed"
         names = [entry.event.NAME for entry in rt.trace("r")]
         assert names.index("memory.recalled") < names.index("model.requested")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), KeyError("x")])
+@pytest.mark.parametrize("where", ["query", "project"])
+def test_what_a_function_of_the_deployment_raises_costs_the_block_and_nothing_else(where, error):
+    def broken(_):
+        raise error
+
+    block = memory_block(broken if where == "query" else "input")
+    rules = MemoryRules(project=broken if where == "project" else "shop")
+    agent = Agent("desk", Scripted(["Done."]), context=[ContextBlock("memory", block)])
+    with Runtime(":memory:", [agent], memory=rules) as rt:
+        result = rt.run("desk", "Which tea?", principal="ann")
+        assert (result.status, result.degraded) == ("completed", ("block:memory",))

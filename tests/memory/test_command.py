@@ -97,6 +97,29 @@ def test_what_waits_is_reviewed_and_the_store_says_by_whom(cairn):
 
 
 @pytest.mark.usefixtures("store")
+def test_what_has_expired_is_not_accepted_and_nothing_else_is_done_then(cairn):
+    async def late(memory, _):
+        waits = {"trust": "untrusted", "taint": ("web",), "waits": True}
+        await memory.keep(fact("Pays in gold.", expires_at=NOW + 1, **waits), "", NOW)
+
+    with_memory(late)
+    said = cairn("review", "m2", "m3", "--accept")
+    assert (said.code, "m3 has expired" in said.err) == (1, True)
+    assert [each["id"] for each in cairn("list", "--state", "waiting", "--json").objects] == [
+        *("m2", "m3")
+    ]
+    assert cairn("review", "m3", "--reject").code == 0
+
+
+@pytest.mark.usefixtures("store")
+def test_what_a_rejected_fact_had_replaced_is_found_again(cairn):
+    cairn("add", "Likes black tea.", "--principal", "ann", "--supersedes", "m1")
+    assert cairn("review", "m3", "--reject").code == 0
+    assert cairn("search", "tea", "--principal", "ann").out.startswith("m1  Likes green tea.")
+    assert cairn("list").out.count("replaced by") == 0
+
+
+@pytest.mark.usefixtures("store")
 def test_a_person_adds_replaces_and_forgets(cairn):
     said = cairn("add", "Likes black tea.", "--principal", "ann", "--supersedes", "m1", "--as", "x")
     assert said.out == "m3 is remembered\n"
@@ -203,3 +226,108 @@ def test_without_a_store_nothing_is_made(cairn, tmp_path):
     said = cairn("list")
     assert (said.code, "there is no store" in said.err) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+MEANING = """
+from cairn import Agent, MemoryRules, Runtime, Scripted
+from cairn.testing.memory_promises import Meaning
+
+meaning = Meaning()
+
+def rt():
+    rules = MemoryRules(embedder=meaning)
+    return Runtime("cairn.db", [Agent("desk", Scripted(["done"]))], memory=rules)
+
+def plain():
+    return Runtime("cairn.db", [Agent("desk", Scripted(["done"]))])
+"""
+
+
+@pytest.fixture
+def meaning(tmp_path, monkeypatch):
+    """The embedder of an application, `meaning_desk:rt`, beside which there is one without."""
+    (tmp_path / "meaning_desk.py").write_text(MEANING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "meaning_desk", raising=False)
+    return lambda: sys.modules["meaning_desk"].meaning
+
+
+@pytest.mark.usefixtures("store")
+def test_a_search_ranks_by_meaning_too_where_the_application_can(cairn, meaning):
+    async def fill(memory, _):
+        await memory.keep(fact("zzzz zzzz"), "", NOW)
+
+    with_memory(fill)
+    query = ("search", "zz", "--principal", "ann")
+    said = cairn(*query)
+    assert (said.code, said.out) == (0, "")
+    assert "ranked by their words alone: no application was named" in said.err
+    said = cairn(*query, "--app", "meaning_desk:plain")
+    assert (said.out, "the application has no embedder" in said.err) == ("", True)
+    said = cairn(*query, "--app", "meaning_desk:rt")
+    assert said.out.startswith("m3  zzzz zzzz")
+    assert "ranked by their words and by meaning (letters)" in said.err
+    lines = cairn(*query, "--json", "--app", "meaning_desk:rt").objects
+    assert lines[0]["id"] == "m3"
+    meaning().down = OSError("unplugged")
+    said = cairn("search", "tea", "--principal", "ann", "--app", "meaning_desk:rt")
+    assert said.out.startswith("m1  Likes green tea.")
+    assert "degraded, not ranked by their words and by meaning" in said.err
+    assert "OSError: unplugged" in said.err
+
+
+@pytest.mark.usefixtures("store")
+def test_a_search_needs_no_application_that_only_the_surroundings_name(cairn, monkeypatch):
+    monkeypatch.setenv("CAIRN_APP", "nowhere_at_all:rt")
+    said = cairn("search", "tea", "--principal", "ann", "--store", "cairn.db")
+    assert said.out.startswith("m1  Likes green tea.")
+    assert "the application is left out" in said.err
+    assert cairn("search", "tea", "--app", "nowhere_at_all:rt").code == 2
+    monkeypatch.delenv("CAIRN_APP")
+    said = cairn("search", "tea", "--store", "none.db")
+    assert (said.code, "there is no store none.db" in said.err) == (2, True)
+
+
+@pytest.mark.usefixtures("store")
+def test_the_index_is_filled_by_hand_and_the_exit_code_says_whether_all_of_it_is(cairn, meaning):
+    said = cairn("index")
+    assert (said.code, "MemoryRules.embedder" in said.err) == (2, True)
+    assert cairn("add", "x", "--principal", "bob", "--app", "meaning_desk:rt").code == 0
+    meaning().down = OSError("unplugged")
+    said = cairn("index", "--app", "meaning_desk:rt")
+    assert (said.code, said.out) == (1, "0 facts got a vector; 2 have none\n")
+    assert "unplugged" in said.err
+    meaning().down = None
+    said = cairn("index", "--app", "meaning_desk:rt")
+    assert (said.code, said.out, said.err) == (0, "2 facts got a vector; 0 have none\n", "")
+
+
+@pytest.mark.usefixtures("store")
+def test_what_was_indexed_is_told_as_one_object(cairn, meaning):
+    index = ("index", "--app", "meaning_desk:rt", "--json")
+    assert cairn("add", "x", "--principal", "bob", "--app", "meaning_desk:rt").code == 0
+    meaning().down = OSError("unplugged")
+    said = cairn(*index)
+    assert (said.code, "unplugged" in said.err) == (1, True)
+    told = {"did": "indexed", "id": "facts"}
+    line = "0 facts got a vector; 2 have none"
+    assert said.objects == [told | {"changed": False, "said": line, "made": 0, "left": 2}]
+    meaning().down = None
+    line = "2 facts got a vector; 0 have none"
+    assert cairn(*index).objects == [told | {"changed": True, "said": line, "made": 2, "left": 0}]
+    assert cairn(*index).objects[0]["changed"] is False
+
+
+@pytest.mark.usefixtures("store")
+def test_projects_that_runs_may_say_are_those_that_facts_are_added_to(cairn, tmp_path, monkeypatch):
+    (tmp_path / "many_desk.py").write_text(
+        APP.replace('project="shop"', 'projects=("shop", "blog")')
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for name, code in (("shop", 0), ("blog", 0), ("typo", 2)):
+        monkeypatch.delitem(sys.modules, "many_desk", raising=False)
+        said = cairn("add", "x", "--project", name, "--app", "many_desk:rt")
+        assert said.code == code, said.err
+    assert "It shares those of shop, blog" in said.err

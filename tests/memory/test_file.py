@@ -268,9 +268,9 @@ def test_no_question_about_facts_reads_a_whole_table(path):
                 rows.overdue(scope, NOW, 5)
                 rows.facts(FactFilter(scope=scope), newest=True)
             rows.facts(FactFilter(principal="ann", tenant=""))
-            rows.waiting_of(ANN)
+            rows.waiting_of(ANN, NOW)
             rows.keyed("k1")
-            rows.replaced_by(rows.fact(2))
+            rows.replaced_by(user_scope(ANN), 2)
             connection.exec_trace = None
             for sql, values in statements:
                 plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()

@@ -127,6 +127,7 @@ def test_everything_waits_where_the_deployment_says_so():
 
 
 def test_two_principals_and_two_tenants_never_see_each_others_facts():
+    """B54."""
     whose = [ANN, BOB, Principal(id="ann", tenant="acme")]
     store = Journals()
     for who in whose:
@@ -147,6 +148,7 @@ def test_two_principals_and_two_tenants_never_see_each_others_facts():
 
 
 def test_the_model_cannot_choose_for_whom_a_fact_is_kept():
+    """B54: no argument leads to another owner."""
     wrong = call("remember", text="x", principal="bob")
     right = call("remember", text="x", scope="user")
     with runtime(":memory:", [wrong, right, "done"]) as rt:

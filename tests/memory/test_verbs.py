@@ -86,13 +86,19 @@ def test_what_cannot_be_is_refused_with_a_typed_error(rt, verb, arguments, error
     [
         ("remember", {"text": 5}, "text"),
         ("remember", {"text": "x", "days": "3"}, "days"),
+        ("remember", {"text": "x", "days": True}, "days"),
+        ("remember", {"text": "x", "days": 3_651}, "days"),
+        ("remember", {"text": "x", "days": -0.5}, "days"),
+        ("remember", {"text": "x", "days": float("nan")}, "days"),
+        ("remember", {"text": "x", "days": 1e-12}, "days"),
         ("remember", {"text": "x", "supersedes": 7}, "supersedes"),
         ("remember", {"text": "x", "tags": "bday"}, "tags"),
         ("remember", {"text": "x", "tags": (7,)}, "tags"),
         ("remember", {"text": "x", "principal": ""}, "principal"),
         ("remember", {"text": "x", "agent": 7}, "agent"),
         ("recall", {"query": None}, "query"),
-        ("recall", {"query": "x", "limit": "5"}, "recall.limit"),
+        ("recall", {"query": "x", "limit": "5"}, "limit"),
+        ("recall", {"query": "x", "limit": 51}, "limit"),
         ("accept_fact", {"fact": 7}, "fact"),
         ("reject_fact", {"fact": "m1", "reason": 7}, "reason"),
         ("forget_fact", {"fact": None}, "fact"),
@@ -164,10 +170,14 @@ def test_rules_that_cannot_be_are_refused_by_name(wrong, field):
 
 
 def test_a_function_that_names_no_project_shares_nothing_by_mistake():
-    def broken(principal):
-        raise KeyError(principal.id)
+    def raising(error):
+        def broken(principal):
+            raise error
 
-    for project in (broken, lambda _: 7):
+        return broken
+
+    broken = map(raising, (KeyError("ann"), SystemExit(3), asyncio.CancelledError()))
+    for project in (*broken, lambda _: 7):
         with pytest.raises(ConfigError, match=r"MemoryRules\.project"):
             MemoryRules(project=project).scopes(ANN, "desk")
 

@@ -649,6 +649,7 @@ def test_a_tape_of_another_model_is_refused(path: Path) -> None:
 
 
 def test_a_torn_last_line_is_set_aside_by_extend_and_refused_by_replay(path: Path) -> None:
+    """B51: the next line begins on a line of its own."""
     record(path, Flaky("a", "b"), asking("a"), asking("b"))
     whole = path.read_bytes()
     for cut in (whole[:-20], whole[:30]):
@@ -662,6 +663,23 @@ def test_a_torn_last_line_is_set_aside_by_extend_and_refused_by_replay(path: Pat
         assert cut.endswith(aside.read_bytes())
         assert stat.S_IMODE(aside.stat().st_mode) == 0o600
         assert said(Cassette(path), asking("c")) == ["c"]
+
+
+def test_a_block_of_zero_bytes_is_named_and_an_empty_file_is_a_new_tape(path: Path) -> None:
+    """B51: what cannot be read is never passed over, and nothing is written behind it."""
+    record(path, Flaky("a", "b"), asking("a"), asking("b"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    damaged = b"".join((*lines[:2], b"\0" * len(lines[2]), *lines[2:]))
+    path.write_bytes(damaged)
+    for mode in ("replay", "extend"):
+        _says(
+            "line 3 of .* cannot be read", lambda mode=mode: Cassette(path, Flaky("c"), mode=mode)
+        )
+    assert path.read_bytes() == damaged
+    path.write_bytes(b"")
+    with Cassette(path, Flaky("c"), mode="extend") as tape:
+        assert said(tape, asking("c")) == ["c"]
+    assert said(Cassette(path), asking("c")) == ["c"]
 
 
 def test_a_full_disk_ends_the_recording_and_keeps_whole_lines(

@@ -500,6 +500,7 @@ def test_one_simple_command_of_the_allowed_form_passes(command: Any) -> None:
 
 @pytest.mark.parametrize("command", BAD_COMMANDS, ids=lambda c: repr(c)[:40])
 def test_any_other_command_does_not_pass(command: Any) -> None:
+    """B62."""
     assert not passes(READS, command)
 
 

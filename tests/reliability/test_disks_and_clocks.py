@@ -232,7 +232,7 @@ def filled(path):
                 story.follow([(await store.submit(name, story.state, said, START))[1]])
             head = (await store.info("store")).head
             titles = [
-                ev.SessionTitled(session=f"{name} {n}", title="lamps " * 9) for n in range(60)
+                ev.SessionTitled(session=f"of {name}", title=f"lamps {n} " * 7) for n in range(60)
             ]
             facts = [ev.Entry(seq=n, at=START, event=e) for n, e in enumerate(titles, head + 1)]
             await store.keep(head, facts)

@@ -103,6 +103,7 @@ EVENT_3 = "(SELECT no << 32 FROM run WHERE id = 'r') + 3"
     ],
 )
 def test_damage_is_found_and_its_place_is_named(path, change, verified, read):
+    """B51: a part that was cut, zeroed or lost is reported with its place."""
     damage(path, change)
     found = verdicts(path, "r")
     for said, expected in zip(found, (verified, read), strict=True):
@@ -144,6 +145,7 @@ def test_an_erased_event_keeps_the_chain_whole_but_cannot_be_read(path):
 
 
 def test_a_damaged_run_harms_no_other_and_is_not_pruned(path):
+    """B51: what is good is read, and written to."""
     damage(path, f"DELETE FROM event WHERE id = {EVENT_3}", "DELETE FROM run WHERE id = 'f'")
 
     async def promise():

@@ -34,6 +34,7 @@ def sizes(tmp_path, *lengths):
 
 
 def test_an_event_takes_its_payload_and_little_more_however_long_the_run(tmp_path):
+    """B11."""
     empty, short, long = sizes(tmp_path, 0, 400, 2_000)
     early = (short - empty) / 400
     late = (long - short) / 1_600

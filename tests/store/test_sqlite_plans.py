@@ -45,6 +45,22 @@ def test_finding_work_and_sessions_needs_no_walk_over_all_runs(tmp_path):
     ]
 
 
+def test_who_goes_on_from_a_run_is_found_without_a_walk_over_the_other_runs(tmp_path):
+    owners = Owners(Settings(path=str(tmp_path / "cairn.db")))
+
+    def ask(connection):
+        queries.runs(connection, owners, RunFilter(previous="r1"))
+
+    (plan,) = [plan for plan in plans(ask) if any("run_previous" in step for step in plan)]
+    assert [step for step in plan if " USING " in step and "TEMP" not in step] == [
+        "SEARCH run USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH a USING INDEX run_previous (previous=?)",
+        "SEARCH c USING COVERING INDEX sqlite_autoindex_run_1 (id=?)",
+        "SEARCH b USING INDEX run_parent (parent=?)",
+    ]
+    assert not [step for step in plan if step.startswith("SCAN")]
+
+
 def test_an_append_finds_its_lines_by_number():
     statements = [*transaction._UPDATE_PLAIN.values(), *transaction._UPDATE_ALL.values()]
 

@@ -224,6 +224,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 
 @pytest.mark.slow
 def test_processes_that_write_flat_out_on_one_file_lose_nothing_and_see_no_lock(tmp_path, spawn):
+    """B52, between processes."""
     path = tmp_path / "cairn.db"
     writers = [spawn(WRITER, path, f"p{n}", 100) for n in range(4)]
 

@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack
 
 import msgspec
-from tests.testing import mutants_context  # noqa: F401 - it registers more of them
+from tests.testing import mutants_context, mutants_memory  # noqa: F401 - they register more
 from tests.testing.variants import SEEDS, VARIANTS, broken, caught, put, variant
 
 from cairn.core import (

@@ -52,7 +52,7 @@ def unchecked_summary_adopted(stack: ExitStack) -> None:
 def summary_of_any_size_adopted(stack: ExitStack) -> None:
     """A summary is no larger than what it stands for."""
 
-    def adopted(state, spec, draft):
+    def adopted(state, rules, spec, draft):
         if draft.purpose == "classify":
             return intake.classified(state, draft.text)
         return decide.compacted(state, draft.cut, draft.text, "model")

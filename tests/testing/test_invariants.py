@@ -438,6 +438,26 @@ def test_a_journal_that_cannot_be_folded_is_caught():
         asyncio.run(Runtime(store).resume_async("r2"))
 
 
+def test_the_runs_of_a_store_with_erased_ones_break_nothing():
+    store = a_store()
+    rt = Runtime(store, agents=[Agent("a", Scripted(["done"]))])
+    asyncio.run(rt.run_async("a", "of ann", id="r3", principal="ann"))
+    asyncio.run(rt.erase_async("ann"))
+    assert found_in(store) == []
+    assert asyncio.run(check_run(store, "r3")) == []
+
+
+def test_an_erased_run_that_people_are_still_asked_about_is_caught():
+    from cairn.core.index import Pending
+
+    store = a_store()
+    asyncio.run(Runtime(store).erase_async("local"))
+    store.journals.inbox["r1/1"] = Pending(id="r1/1", kind="approval")
+    (found,) = found_in(store, runs=["r1"])
+    assert (found.name, found.run) == ("index", "r1")
+    assert "it was erased" in found.text
+
+
 def test_what_was_acknowledged_and_is_gone_or_changed_is_caught():
     kept = [Acknowledged(run="r1", seq=e.seq, print_=fingerprint("r1", e)) for e in GOOD]
     assert check_acknowledged({"r1": GOOD}, kept) == []
@@ -452,6 +472,6 @@ def test_what_was_acknowledged_and_is_gone_or_changed_is_caught():
 def test_every_invariant_is_broken_by_some_journal_or_world():
     here = {name.partition(":")[0] for name in BROKEN}
     elsewhere = {"usage", "chain", "index", "acknowledged", "settled", "known", "fenced"}
-    elsewhere |= {"session"}
+    elsewhere |= {"session", "memory", "rewound", "shown", "erased"}
     assert here | elsewhere == set(NAMES)
     assert isinstance(REPLY.parts[0], CallPart)

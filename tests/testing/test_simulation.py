@@ -20,6 +20,27 @@ from cairn.testing.simulation.shrink import as_test, shrink
 
 SEEDS = 200
 BUDGET_S = float(os.environ.get("CAIRN_SIMULATION_SECONDS", "100"))
+SEEN = (
+    "fact kept by a run",
+    "fact kept by a person",
+    "fact waits",
+    "fact accepted",
+    "fact rejected",
+    "fact replaced",
+    "fact lives again",
+    "fact forgotten",
+    "fact erased",
+    "recall with facts",
+    "search_history done in a thread",
+    "load_skill done in a thread",
+    "tools found",
+    "session put back",
+    "session forked",
+    "run after a move",
+    "run erased",
+    "run pruned",
+)
+"""What must have come of memory and sessions."""
 FAST = (
     "request_before_its_intent",
     "effect_before_its_intent",
@@ -29,6 +50,9 @@ FAST = (
     "retry_at_ignored",
     "message_given_twice",
     "order_of_writes_not_kept",
+    "tainted_run_trusted",
+    "calls_of_two_runs_share_a_key",
+    "erased_run_keeps_its_words",
 )
 
 
@@ -56,6 +80,32 @@ def test_worlds_short_of_room_condense_feed_classify_and_take_back():
             seen.update(type(entry.event) for entry in entries)
     for kind in (ev.ContextCompacted, ev.ContextRestored, ev.TurnFed, ev.TaskClassified):
         assert seen[kind] >= 3, kind
+
+
+@pytest.mark.parametrize("first", range(0, 50, 25))
+def test_whatever_is_remembered_rewound_or_erased_every_invariant_holds(first):
+    figures = simulate_some(range(first, first + 25), "memory", "memory")
+    assert figures.failures == ()
+    assert len(figures.seen) >= 14
+
+
+def test_worlds_of_memory_remember_search_move_sessions_and_erase():
+    figures = simulate_some(range(300, 360), "memory", "memory")
+    assert figures.failures == ()
+    for what in SEEN:
+        assert figures.seen[what] >= 2, what
+    threads = {kind for kind in figures.faults if kind.startswith("thread: ")}
+    assert len(threads) >= 4
+    assert "seen:" in str(figures)
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_a_world_of_memory_is_the_same_story_to_the_byte_threads_and_all(store):
+    for seed in (11, 12):
+        one, other = (simulate(seed, theme="memory", store=store) for _ in range(2))
+        assert one.journals() == other.journals()
+        assert one.stats.seen == other.stats.seen
+        assert one.incidents == simulate(seed, theme="memory").incidents
 
 
 def test_a_world_short_of_room_is_the_same_story_to_the_byte():

@@ -10,12 +10,20 @@ from cairn.testing.simulation import Outcome, Simulation
 SEEDS = 600
 Variant = Callable[[ExitStack], None]
 VARIANTS: dict[str, Variant] = {}
+THEMES: dict[str, str] = {}
+"""What the worlds are about that a variant shows in, where not every world will do."""
 
 
 def variant(make: Variant) -> Variant:
     """Register one; its docstring is what the code no longer does."""
     VARIANTS[make.__name__] = make
     return make
+
+
+def of_memory(make: Variant) -> Variant:
+    """As `variant`, for what shows only in worlds of memory."""
+    THEMES[make.__name__] = "memory"
+    return variant(make)
 
 
 def put(stack: ExitStack, place: object, name: str, value: object) -> None:
@@ -34,7 +42,7 @@ def caught(name: str, seeds: int = SEEDS, first: int = 0) -> Outcome | None:
     """The first seed's outcome in which the variant shows, None if it never does."""
     with broken(name):
         for seed in range(first, first + seeds):
-            outcome = Simulation(seed=seed).run()
+            outcome = Simulation(seed=seed, theme=THEMES.get(name, "")).run()
             if not outcome.ok:
                 return outcome
             if seed % 20 == 0:

@@ -366,6 +366,7 @@ def test_redirects_are_followed_and_told(web: Web) -> None:
         ("http://127.0.0.2:{port}/x", "address"),
         ("http://[::1]:{port}/x", "address"),
         ("http://[::ffff:127.0.0.2]:{port}/x", "address"),
+        ("http://169.254.169.254/latest/meta-data/", "address"),
         ("http://2130706434:{port}/x", "host"),
         ("http://0x7f.0.0.2:{port}/x", "host"),
         ("//inside.example:{port}/x", "address"),
@@ -382,6 +383,7 @@ def test_redirects_are_followed_and_told(web: Web) -> None:
     ],
 )
 def test_no_redirect_leads_inside(web: Web, location: str, rule: str) -> None:
+    """B63: what a page redirects to is checked as what was asked for is."""
     web.pages["/a"] = to(location.format(port=web.port))
     with pytest.raises(ToolError, match=rf"refused by rule http[.]{rule}"):
         web.fetch("/a")
@@ -431,7 +433,7 @@ def test_what_an_operator_sends_along_goes_to_the_host_that_was_asked_and_to_no_
 
 
 def test_the_connection_goes_to_the_address_that_was_checked(web: Web) -> None:
-    """A name server may answer with a public address first, and with a closed one from then on."""
+    """B63: a name server may answer with a public address first, and with a closed one then."""
     web.pages["/a"] = page(b"x")
     answers = [["127.0.0.1"], ["127.0.0.2"], ["127.0.0.2"]]
 

@@ -155,6 +155,7 @@ LOCAL_FORMS = {
 
 @pytest.mark.parametrize(("host", "rule"), LOCAL_FORMS.items())
 def test_no_form_of_an_address_leads_inside(port: int, host: str, rule: str) -> None:
+    """B63: a loopback address, however it is written."""
     HEARD.clear()
 
     def resolve(name: str, at: int) -> list[str]:
@@ -328,6 +329,28 @@ def test_an_operators_lists_decide_which_hosts_are_asked() -> None:
     assert refusal("https://8.8.8.8/", **without) == "deny_hosts"
     both = {"allow_hosts": ["*.example.com"], "deny_hosts": ["a.example.com"]}
     assert refusal("https://a.example.com/", **both) == "deny_hosts"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "169.254.170.2",
+        "100.100.100.200",
+        "168.63.129.16",
+        "192.0.0.192",
+        "fd00:ec2::254",
+        "fd20:ce::254",
+        "::ffff:169.254.169.254",
+        "64:ff9b::a9fe:a9fe",
+    ],
+)
+def test_no_setting_opens_the_addresses_where_clouds_keep_credentials(address: str) -> None:
+    """B63: they are refused always, also inside a network that the operator opened."""
+    opened = {"allow_addresses": ["0.0.0.0/0", "::/0"]}
+    assert refusal("http://x.example/", resolver=lambda *_: [address], **opened) == "address"
+    literal = f"[{address}]" if ":" in address else address
+    assert refusal(f"http://{literal}/latest/meta-data/", **opened) == "address"
 
 
 def test_an_operators_mistake_is_told_at_once() -> None:

@@ -1,10 +1,13 @@
 """The version of an application is its code, not the way its file was started."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from cairn.tools.source import Sources
 
 APPLICATION = """
 from pydantic import BaseModel
@@ -106,3 +109,21 @@ def test_a_module_of_ones_own_that_is_called_like_cairn_is_read_all_the_same(
     file = tmp_path / "pkg" / "cairn.py"
     file.write_text(file.read_text().replace("    return order\n", "    return order.strip()\n"))
     assert fingerprint(*show) != before
+
+
+@pytest.mark.parametrize("written", ["x = (\n", 'x = """\n', 'x = "\n', "it isn't\n", "0b2\n"])
+@pytest.mark.parametrize("what", ["def f():\n    return 1\n", "class f:\n    x = 1\n"])
+def test_a_file_that_is_no_python_any_more_is_named_and_stops_nothing(
+    tmp_path: Path, monkeypatch, what: str, written: str
+) -> None:
+    file = tmp_path / "edited.py"
+    file.write_text(what)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "edited", raising=False)
+    imported = importlib.import_module("edited").f
+    file.write_text(written)
+    sources = Sources()
+    said = sources.read(imported)
+    # Python 3.11 finds a function in some lines that newer ones cannot read.
+    found = f"edited.f\n{written}"
+    assert (said, sources.unread) in [("edited.f", ["edited.f"]), (found, [])]

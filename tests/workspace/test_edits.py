@@ -91,6 +91,7 @@ def test_a_byte_order_mark_is_kept_and_never_in_the_way(tmp_path: Path) -> None:
     ],
 )
 def test_line_endings_stay(text: str, old: str, new: str, expected: str) -> None:
+    """B77."""
     assert replace(text, old, new, 1, "f").text == expected
 
 

@@ -120,6 +120,7 @@ ATTEMPTS: dict[str, Callable[[Workspace, str], object]] = {
 
 @pytest.mark.parametrize("path", [*UP, *ABSOLUTE, *NAMES, *LINKS, *SPECIAL, *EMPTY, *LONG, *KEPT])
 def test_no_path_leads_out(workspace: Workspace, outside: Path, path: str) -> None:
+    """B61: through no link either, also where what it names is not there yet."""
     before = snapshot(outside)
     inside = snapshot(workspace.root)
     for attempt, act in ATTEMPTS.items():
@@ -193,6 +194,7 @@ def test_deleting_a_link_removes_the_link_alone(workspace: Workspace, outside: P
 
 
 def test_links_are_listed_and_never_gone_into(workspace: Workspace) -> None:
+    """B61."""
     listing = workspace.list()
     kinds = {"/".join(each.parts): each.kind for each in listing.found}
     assert kinds["to_outside"] == "link"

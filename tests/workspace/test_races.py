@@ -142,6 +142,23 @@ def test_a_file_swapped_for_a_link_leads_nowhere(tmp_path: Path, outside: Path) 
     assert (outside / "f.txt").read_text() == SECRET
 
 
+@pytest.mark.parametrize(("left", "told"), [("a file", commit.SWAPPED), ("nothing", commit.ABSENT)])
+def test_a_link_that_is_swapped_before_its_target_is_read_is_no_error_of_the_system(
+    tmp_path: Path, left: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "l").symlink_to("elsewhere")
+    link = (tmp_path / "l").lstat()
+    (tmp_path / "l").unlink()
+    if left == "a file":
+        (tmp_path / "l").touch()
+    monkeypatch.setattr("cairn.workspace.commit.look", lambda folder, name: link)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        assert commit.hash_of(folder, ("l",)) == told
+    finally:
+        os.close(folder)
+
+
 def test_a_file_swapped_for_a_pipe_never_blocks(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "run")
     root = workspace.root

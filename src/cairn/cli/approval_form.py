@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cairn.cli import exits
+from cairn.cli.changed import tell
 from cairn.cli.place import Place, runtime_of, with_app, with_store
 from cairn.cli.plain import visible_line
-from cairn.cli.say import complain, print_line
+from cairn.cli.say import complain
 from cairn.core.guard import canonical
 from cairn.core.index import Pending, pending_of
 from cairn.core.messages import Principal
@@ -33,16 +34,25 @@ WIDTH = 96
 
 
 def approve_changed(
-    place: Place, request: str, who: Principal, message: str, digest: str, arguments: str
+    place: Place,
+    request: str,
+    who: Principal,
+    message: str,
+    digest: str,
+    arguments: str,
+    *,
+    json: bool = False,
 ) -> int:
     """Approve one request with other arguments, from the option or from an editor.
 
     Args:
         arguments: JSON text; empty to open an editor.
+        json: Whether what was done is said as JSON.
     """
 
     async def decide(runtime: Runtime) -> int:
-        return await _decide(runtime, place, request, who, message, digest, arguments)
+        text = arguments, digest
+        return await _decide(runtime, place, request, who, message, text, json=json)
 
     if place.has_app:
         return with_app(place, decide)
@@ -64,10 +74,11 @@ async def _decide(
     request: str,
     who: Principal,
     message: str,
-    digest: str,
-    arguments: str,
+    given: tuple[str, str],
+    *,
+    json: bool,
 ) -> int:
-    text = arguments
+    text, digest = given
     if not text:
         state = await load(runtime.store, check_request(request)[0])
         item = _open_request(state, request)
@@ -79,9 +90,10 @@ async def _decide(
         text, digest = answers(edited), digest or item.digest
     run = await runtime.approve_async(request, message, by=who, digest=digest, arguments=text)
     if run.note.startswith(request):
-        print_line(run.note)
+        tell(json, "approved", request, run.note, changed=False, run=run.id)
         return exits.DONE
-    print_line(f"approved {request} with {visible_line(text, 200)}")
+    said = f"approved {request} with {visible_line(text, 200)}"
+    tell(json, "approved", request, said, run=run.id)
     if run.note:
         complain(unchecked(run.note, place))
     return exits.DONE

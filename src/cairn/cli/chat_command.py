@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +11,7 @@ import msgspec
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.choosing import GIVE_UP, LATER, NO, YES, ask, choose
 from cairn.cli.drive import Shown, drive_shown
 from cairn.cli.hints import hints_for
 from cairn.cli.outcome import detail, print_outcome
@@ -26,6 +26,7 @@ from cairn.core.messages import Principal
 from cairn.core.requests import Request
 from cairn.engine.client import new_id, same_person
 from cairn.engine.given import parts_of, principal_of
+from cairn.engine.handed import check_active
 from cairn.engine.load import load
 from cairn.errors import CairnError, Refused, UnknownRun
 from cairn.ports import Observed
@@ -47,15 +48,18 @@ WORTH_A_LINE = (
 )
 HELP = "Say something, or: /help, /quit (or Ctrl-D). Ctrl-C pauses the agent at work."
 VERDICTS: dict[str, Literal["happened", "not_happened", "given_up"]] = {
-    "y": "happened",
-    "n": "not_happened",
-    "g": "given_up",
+    "yes": "happened",
+    "no": "not_happened",
+    "give up": "given_up",
 }
+TO_ALLOW = {"yes": YES, "no": NO, "later": LATER}
+WHAT_HAPPENED = {"yes": YES, "no": NO, "give up": GIVE_UP, "later": LATER}
+LEAVING = ("/quit", "/exit")
 MOVES = 100
 """How often a run may come back with new questions before the talk goes on."""
 
 
-def chat(
+def chat(  # noqa: PLR0913 - one parameter for each option of the command
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name of the agent.")],
     *,
     session: Annotated[
@@ -64,6 +68,7 @@ def chat(
     principal: options.ForWhom = "local",
     role: options.RolesOfPrincipal = None,
     tenant: options.Tenant = "",
+    project: options.Project = "",
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -84,10 +89,12 @@ def chat(
             agent,
             name,
             who,
+            project,
             Shown(place=place, by=options.who(by), only=WORTH_A_LINE),
         )
         try:
             runtime.agent(agent)
+            runtime.host.memory_rules.check_said(who, project)
             code = talk.go()
         finally:
             runner.run(runtime.close_async())
@@ -104,6 +111,7 @@ class _Talk:
         agent: str,
         session: str,
         principal: Principal,
+        project: str,
         shown: Shown,
     ) -> None:
         self._runtime = runtime
@@ -111,6 +119,7 @@ class _Talk:
         self._agent = agent
         self._session = session
         self._principal = principal
+        self._project = project
         self._shown = shown
         self._hints = hints_for(shown.place, runtime.store)
 
@@ -122,11 +131,11 @@ class _Talk:
         if open_run:
             print_line(f"run {open_run} of this session is not over")
             code = self._settle(self._runner.run(self._drive(open_run)))
-        while (text := _ask("you> ")) is not None:
+        while (text := ask("you> ")) is not None:
             match text.strip():
                 case "":
                     continue
-                case "/quit" | "/exit":
+                case said if said in LEAVING:
                     break
                 case "/help":
                     print_line(HELP)
@@ -159,6 +168,8 @@ class _Talk:
         state = await load(store, head.run)
         if not same_person(state.principal, self._principal):
             raise UnknownRun(f"there is no session {self._session!r}")
+        if going_on:
+            check_active(self._session, state, self._project)
         return head.run if going_on else ""
 
     async def _send(self, text: str) -> Run:
@@ -172,7 +183,12 @@ class _Talk:
 
         def source() -> AsyncIterator[Observed]:
             return self._runtime.stream_async(
-                self._agent, text, id=run, session=self._session, principal=self._principal
+                self._agent,
+                text,
+                id=run,
+                session=self._session,
+                principal=self._principal,
+                project=self._project,
             )
 
         return await drive_shown(self._runtime, run, source, self._shown)
@@ -225,54 +241,31 @@ class _Talk:
         print_line(f"{item.id}: {detail(item, self._hints)}")
         for fact in facts(item):
             print_line(f"    {fact}")
-        word, reason = _choose("allow it? [y]es, [n]o REASON, [l]ater: ", "ynl")
-        if word == "y":
-            yes = self._runtime.approve_async(item.id, reason, by=by, digest=item.digest)
+        word, reason = choose("allow it? [y]es, [n]o REASON, [l]ater: ", TO_ALLOW, "no")
+        if word == "yes":
+            yes = self._runtime.approve_async(item.id, by=by, digest=item.digest)
             if note := self._runner.run(yes).note:
                 print_line(note)
-        elif word == "n":
+        elif word == "no":
             self._runner.run(client.deny(item.id, reason, by))
-        return word != "l"
+        return word != "later"
 
     def _ask_for_answer(self, item: Request) -> bool:
         print_line(f"{self._agent} asks: {detail(item, self._hints)}")
-        text = _ask("answer> ")
-        if not text or not text.strip():
+        text = ask("answer> ")
+        if not text or not text.strip() or text.strip() in LEAVING:  # as at the other prompt
             return False
         self._runner.run(self._runtime.client.answer(item.id, text, self._shown.by))
         return True
 
     def _ask_what_happened(self, item: Request) -> bool:
         print_line(f"{item.id}: {WANTED[item.kind]} {detail(item, self._hints)}")
-        word, told = _choose(
-            "did it happen? [y]es WHAT CAME OF IT, [n]o, [g]ive up, [l]ater: ", "yngl"
-        )
-        if word == "l":
+        word, _ = choose("did it happen? [y]es, [n]o, [g]ive up, [l]ater: ", WHAT_HAPPENED)
+        told = ask("what came of it, or nothing> ") if word == "yes" else ""
+        if word == "later" or told is None:
             return False
-        raw = msgspec.Raw(msgspec.json.encode(told)) if told and word == "y" else ev.EMPTY
+        told = told.strip()
+        raw = msgspec.Raw(msgspec.json.encode(told)) if told else ev.EMPTY
         client, by = self._runtime.client, self._shown.by
         self._runner.run(client.resolve(item.id, VERDICTS[word], raw, told, by))
         return True
-
-
-def _choose(prompt: str, letters: str) -> tuple[str, str]:
-    """The letter that was chosen and the words after it; an end of input is `later`."""
-    while (text := _ask(prompt)) is not None:
-        first, _, rest = text.strip().partition(" ")
-        word = first.lower()
-        if word and len(word) <= len("later") and word[0] in letters:
-            return word[0], rest.strip()
-        print_line(f"one of {', '.join(letters)}")
-    return "l", ""
-
-
-def _ask(prompt: str) -> str | None:
-    """A line from standard input; None at its end or after Ctrl-C."""
-    try:
-        text = input(prompt)
-        if not sys.stdin.isatty():  # nobody saw it being typed
-            print_line(text)
-        return text
-    except (EOFError, KeyboardInterrupt):
-        sys.stdout.write("\n")
-        return None

@@ -7,14 +7,15 @@ from typing import Annotated
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.changed import tell
 from cairn.cli.decide_commands import say_who_goes_on
 from cairn.cli.manifest import print_manifest
 from cairn.cli.place import locate, runtime_of, with_store
-from cairn.cli.say import print_line
+from cairn.cli.verbs import Verbs
 from cairn.engine.client import Client
 from cairn.engine.load import manifest_of
 
-context = typer.Typer(
+context = Verbs(
     rich_markup_mode=None,
     no_args_is_help=True,
     help="What a model is sent: show it, or undo a compaction.",
@@ -39,6 +40,7 @@ def show(
 def undo(
     run: options.RunId,
     *,
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -51,8 +53,9 @@ def undo(
 
     async def change(client: Client) -> int:
         await runtime_of(client).restore_context_async(run, by=actor)
-        print_line(f"{run}: the last compaction is taken back")
-        await say_who_goes_on(client, place, run)
+        tell(json, "taken back", run, f"{run}: the last compaction is taken back")
+        if not json:
+            await say_who_goes_on(client, place, run)
         return exits.DONE
 
     raise typer.Exit(with_store(place, change, words=False))

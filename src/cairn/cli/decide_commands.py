@@ -6,7 +6,6 @@ named; whoever drives the run goes on from there.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
 
@@ -14,6 +13,7 @@ import msgspec
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.changed import tell
 from cairn.cli.hints import hints_for
 from cairn.cli.outcome import print_pending
 from cairn.cli.place import Place, locate, open_app, runtime_of, with_store
@@ -52,6 +52,7 @@ def approve(  # noqa: PLR0913 - one parameter for each option of the command
     digest: Annotated[
         str, typer.Option("--digest", help="Of the one request, as inbox --json showed it.")
     ] = "",
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -72,7 +73,7 @@ def approve(  # noqa: PLR0913 - one parameter for each option of the command
         from cairn.cli.approval_form import approve_changed
 
         who = Principal(id=actor, roles=roles)
-        code = approve_changed(place, requests[0], who, message, digest, arguments)
+        code = approve_changed(place, requests[0], who, message, digest, arguments, json=json)
         raise typer.Exit(code)
 
     async def yes(client: Client, request: str) -> Submitted:
@@ -86,7 +87,7 @@ def approve(  # noqa: PLR0913 - one parameter for each option of the command
         return done
 
     async def decide(client: Client) -> int:
-        return await _each(client, place, requests, "approved", lambda r: yes(client, r))
+        return await _each(client, place, requests, "approved", lambda r: yes(client, r), json)
 
     raise typer.Exit(with_store(place, decide, words=bool(message or roles)))
 
@@ -123,6 +124,7 @@ def deny(
     *,
     message: options.Message = "",
     role: options.Roles = None,
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -137,6 +139,7 @@ def deny(
             requests,
             "denied",
             lambda r: client.deny(r, message, actor, roles=tuple(role or ())),
+            json,
         )
 
     raise typer.Exit(with_store(place, decide, words=bool(message or role)))
@@ -148,17 +151,18 @@ def answer(
         str, typer.Argument(metavar="TEXT", help="The answer; - reads it from standard input.")
     ],
     *,
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
     """Answer a question of an agent."""
     actor, place = options.who(by), locate(store, app, by)
-    given = sys.stdin.read().strip() if text == "-" else text
+    given = options.spoken(text)
 
     async def decide(client: Client) -> int:
         return await _each(
-            client, place, [request], "answered", lambda r: client.answer(r, given, actor)
+            client, place, [request], "answered", lambda r: client.answer(r, given, actor), json
         )
 
     raise typer.Exit(with_store(place, decide))
@@ -180,6 +184,7 @@ def resolve(  # noqa: PLR0913 - one parameter for each option of the command
         str | None, typer.Option("--result", help="What it brought, as the model shall read it.")
     ] = None,
     evidence: Annotated[str, typer.Option("--evidence", help="How this is known; kept.")] = "",
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -198,6 +203,7 @@ def resolve(  # noqa: PLR0913 - one parameter for each option of the command
             [call],
             f"resolved ({verdict.replace('_', ' ')})",
             lambda c: client.resolve(c, verdict, raw, evidence, actor),
+            json,
         )
 
     raise typer.Exit(with_store(place, decide, words=bool(raw or evidence)))
@@ -218,6 +224,7 @@ def pause(
     run: options.RunId,
     *,
     message: options.Message = "",
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -231,8 +238,10 @@ def pause(
     async def decide(client: Client) -> int:
         done = await client.submit(run, cmd.Pause(reason=message), actor)
         hints = hints_for(place, client.store)
-        said = f"paused {run}" if done.entry is not None else f"{run} was paused before"
-        print_line(f"{said}: cairn resume {run}{hints.resume} goes on")
+        new = done.entry is not None
+        said = f"paused {run}" if new else f"{run} was paused before"
+        line = f"{said}: cairn resume {run}{hints.resume} goes on"
+        tell(json, "paused", run, line, changed=new)
         return exits.DONE
 
     raise typer.Exit(with_store(place, decide, words=bool(message)))
@@ -242,6 +251,7 @@ def cancel(
     run: options.RunId,
     *,
     message: options.Message = "",
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -257,8 +267,8 @@ def cancel(
         if result.status != "cancelled":
             complain(f"run {run} is {result.status}; it was over before")
             return exits.REFUSED
-        print_line(f"cancelled {run}")
-        for item in result.pending:
+        tell(json, "cancelled", run, f"cancelled {run}")
+        for item in () if json else result.pending:
             print_pending(item, hints_for(place, client.store))
         return exits.DONE
 
@@ -274,6 +284,7 @@ async def _each(
     requests: list[str],
     done: str,
     decide: Callable[[str], Awaitable[Submitted]],
+    json: bool,
 ) -> int:
     """Decide one after the other; what cannot be is said, and the rest is decided all the same."""
     worst = exits.DONE
@@ -286,14 +297,12 @@ async def _each(
             worst = max(worst, exits.of_error(error))
         else:
             about = _about(submitted.state, request)
-            said = (
-                f"{done} {request}"
-                if submitted.entry is not None
-                else f"{request} {submitted.note}"
-            )
-            print_line(f"{said}{about}")
-            touched[request.rpartition("/")[0]] = None
-    for run in touched:
+            new = submitted.entry is not None
+            said = f"{done} {request}" if new else f"{request} {submitted.note}"
+            run = request.rpartition("/")[0]
+            tell(json, done, request, f"{said}{about}", changed=new, run=run)
+            touched[run] = None
+    for run in () if json else touched:
         await say_who_goes_on(client, place, run)
     return worst
 

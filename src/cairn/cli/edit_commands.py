@@ -10,6 +10,7 @@ import typer
 
 from cairn.cli import exits, options
 from cairn.cli.approval_form import unchecked
+from cairn.cli.changed import tell
 from cairn.cli.decide_commands import say_who_goes_on
 from cairn.cli.drive import Shown, drive_to_report, leave_to_others
 from cairn.cli.place import Place, locate, open_app, runtime_of, with_app, with_store
@@ -45,13 +46,14 @@ Plan = Annotated[
 Words = Annotated[str, typer.Option("-m", "--message", help="Said to the agent at its next turn.")]
 
 
-def edit(
+def edit(  # noqa: PLR0913 - one parameter for each option of the command
     run: options.RunId,
     *,
     call: Calls = None,
     arguments: Arguments = None,
     plan: Plan = None,
     message: Words = "",
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -66,28 +68,42 @@ def edit(
     if not edits:
         raise ConfigError("edit", "nothing is changed", "Pass --call, --plan or --message")
     actor, place = options.who(by), locate(store, app, by)
+
+    async def change(runtime: Runtime) -> int:
+        return await _edit(runtime, place, run, edits, actor, json=json)
+
     if place.has_app and edits.get("arguments"):  # who knows the tools can say what fits
-        raise typer.Exit(with_app(place, lambda found: _edit(found, place, run, edits, actor)))
+        raise typer.Exit(with_app(place, change))
 
-    async def change(client: Client) -> int:
-        return await _edit(runtime_of(client), place, run, edits, actor)
+    async def alone(client: Client) -> int:
+        return await change(runtime_of(client))
 
-    raise typer.Exit(with_store(place, change))
+    raise typer.Exit(with_store(place, alone))
 
 
-async def _edit(runtime: Runtime, place: Place, run: str, edits: Edits, actor: str) -> int:
+async def _edit(
+    runtime: Runtime,
+    place: Place,
+    run: str,
+    edits: Edits,
+    actor: str,
+    *,
+    json: bool,
+) -> int:
     for call, given in edits.get("arguments", {}).items():
         edited = await runtime.edit_async(run, call=call, arguments=given, by=actor)
-        print_line(f"edited {run}/{call}: the arguments are {visible_line(str(given), 200)}")
+        said = f"edited {run}/{call}: the arguments are {visible_line(str(given), 200)}"
+        tell(json, "edited", f"{run}/{call}", said, run=run)
         if edited.note:
             complain(unchecked(edited.note, place))
     if (plan := edits.get("plan")) is not None:
         await runtime.edit_async(run, plan=plan, by=actor)
-        print_line(f"edited {run}: the plan")
+        tell(json, "edited", run, f"edited {run}: the plan", run=run)
     if message := edits.get("message"):
         await runtime.edit_async(run, message=message, by=actor)
-        print_line(f"edited {run}: a message waits for its next turn")
-    await say_who_goes_on(runtime.client, place, run)
+        tell(json, "edited", run, f"edited {run}: a message waits for its next turn", run=run)
+    if not json:
+        await say_who_goes_on(runtime.client, place, run)
     return exits.DONE
 
 

@@ -33,6 +33,7 @@ from cairn.cli import (
     workspace_command,
 )
 from cairn.cli.say import complain
+from cairn.cli.verbs import Verbs
 from cairn.errors import CairnError
 
 
@@ -51,7 +52,7 @@ class Commands(TyperGroup):
             raise typer.Exit(exits.INTERRUPTED) from None
 
 
-app = typer.Typer(
+app = Verbs(
     cls=Commands,
     add_completion=False,
     rich_markup_mode=None,

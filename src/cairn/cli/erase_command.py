@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.changed import tell
 from cairn.cli.place import Place, locate, open_runtime
 from cairn.cli.plain import count, day, json_line, visible_line
 from cairn.cli.say import complain, print_line, write
@@ -53,6 +54,7 @@ def erase(  # noqa: PLR0913 - one parameter for each option of the command
     message: Annotated[
         str, typer.Option("-m", "--message", help="Why; kept. It should not name them.")
     ] = "",
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -66,6 +68,7 @@ def erase(  # noqa: PLR0913 - one parameter for each option of the command
     where an application is configured: only it knows where they are. Backups are yours to remove.
     What they wrote in runs of others is left, and named. Exits with 1 if nothing is kept of them.
     """
+    options.asks_nobody(json=json, yes=yes)
     whose = principal_of(Principal(id=principal, tenant=tenant))
     actor = options.who(by)
     place = locate(store, app, by)
@@ -76,18 +79,19 @@ def erase(  # noqa: PLR0913 - one parameter for each option of the command
         if not (held.elsewhere or _anything(held) or await _erased_before(runtime, whose)):
             complain(f"nothing is kept of {_called(whose)}; ids of principals are case-sensitive")
             return exits.REFUSED
-        _show(whose, held, talks, workspaces=_where(runtime, place))
+        if not json:
+            _show(whose, held, talks, workspaces=_where(runtime, place))
         await runtime.check_erasable_async(whose, force=force, shared=shared)
         if export:
             lines = await _write(runtime, whose, export, "--export")
-            print_line(f"wrote {count(lines, 'line')} to {export}")
+            tell(json, "wrote", export, f"wrote {count(lines, 'line')} to {export}")
         if not yes and not typer.confirm("Erase all of it for good?", default=False):
             complain("nothing was erased")
             return exits.REFUSED
         erased = await runtime.erase_async(
             whose, force=force, shared=shared, by=actor, reason=message
         )
-        return _tell(erased)
+        return _tell(whose, erased, json=json)
 
     raise typer.Exit(with_runtime(place, work))
 
@@ -200,7 +204,7 @@ def _show(whose: Principal, held: Holdings, talks: list[str], *, workspaces: str
         print_line(f"  {workspaces}")
 
 
-def _tell(erased: Erasure) -> int:
+def _tell(whose: Principal, erased: Erasure, *, json: bool) -> int:
     parts = (
         count(len(erased.runs), "run"),
         count(erased.events, "event"),
@@ -208,7 +212,8 @@ def _tell(erased: Erasure) -> int:
         count(erased.facts, "fact"),
         count(erased.grants, "grant"),
     )
-    print_line(f"erased: {', '.join(parts)}")
+    more = {"tenant": whose.tenant, **msgspec.structs.asdict(erased)}
+    tell(json, "erased", whose.id, f"erased: {', '.join(parts)}", **more)
     for left in erased.stays[:LISTED]:
         complain(f"stays: {visible_line(left)}")
     if len(erased.stays) > LISTED:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.changed import tell
 from cairn.cli.outcome import print_json
 from cairn.cli.place import locate, with_app, with_store
 from cairn.cli.plain import visible_line
 from cairn.cli.say import complain, print_line
+from cairn.cli.verbs import Verbs
 from cairn.core.grants import Grant, described
 from cairn.core.views.words import span
 from cairn.engine.client import Client
@@ -22,7 +24,7 @@ from cairn.runtime.grants import GrantOptions
 if TYPE_CHECKING:
     from cairn.runtime import Runtime
 
-grants = typer.Typer(
+grants = Verbs(
     no_args_is_help=True,
     help="Standing grants: calls that need no approval of their own.",
 )
@@ -102,6 +104,7 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
     message: Annotated[str, typer.Option("-m", "--message", help="Why; kept.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Make it without asking.")] = False,
     role: options.Roles = None,
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -110,29 +113,35 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
 
     Needs the application, which knows what the tool does: nothing dangerous can be granted.
     """
+    options.asks_nobody(json=json, yes=yes)
     scope: GrantOptions = {
         "arguments": arguments or None,
         "exact": exact,
         "agent": agent,
         "principal": principal,
-        "hours": options.seconds_of(within, "--within") / 3600 if within else 0.0,
+        "hours": options.lasting(within, "--within") / 3600,
         "uses": uses,
         "reason": message,
         "by": options.who(by),
         "roles": tuple(role or ()),
     }
     place = locate(store, app, by)
-    raise typer.Exit(with_app(place, lambda runtime: _add(runtime, tool, scope, yes=yes)))
+
+    async def make(runtime: Runtime) -> int:
+        return await _add(runtime, tool, scope, yes=yes, json=json)
+
+    raise typer.Exit(with_app(place, make))
 
 
-async def _add(runtime: Runtime, tool: str, scope: GrantOptions, *, yes: bool) -> int:
+async def _add(runtime: Runtime, tool: str, scope: GrantOptions, *, yes: bool, json: bool) -> int:
     shown = await runtime.show_grant_async(tool, **scope)
-    for line in str(shown).splitlines():
+    for line in () if json else str(shown).splitlines():
         print_line(visible_line(line, WIDTH))
     if not yes and not typer.confirm("Grant this?", default=False):
         complain("nothing was granted")
         return exits.REFUSED
-    print_line(f"granted: grant {await runtime.grant_async(tool, **scope)}")
+    number = await runtime.grant_async(tool, **scope)
+    tell(json, "granted", str(number), f"granted: grant {number}", tool=tool)
     return exits.DONE
 
 
@@ -141,6 +150,7 @@ def revoke(
     numbers: Annotated[list[int], typer.Argument(metavar="N", help="Numbers of the grants.")],
     *,
     message: Annotated[str, typer.Option("-m", "--message", help="Why; kept.")] = "",
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -152,7 +162,8 @@ def revoke(
         reason = client.secrets.anyones().text(message)
         for n in numbers:
             ended = await revoke_grant(client.store, SystemClock(), n, reason, actor)
-            print_line(f"grant {n} " + ("is revoked" if ended else "had ended before"))
+            said = f"grant {n} {'is revoked' if ended else 'had ended before'}"
+            tell(json, "revoked", str(n), said, changed=ended)
         return exits.DONE
 
     raise typer.Exit(with_store(place, end, words=bool(message)))

@@ -11,13 +11,14 @@ import msgspec
 import typer
 
 from cairn.cli import erase_command, exits, options
+from cairn.cli.changed import tell
 from cairn.cli.inspecting import inspector
 from cairn.cli.place import Place, locate, with_store
 from cairn.cli.plain import count, json_line
 from cairn.cli.say import complain, print_line, write
 from cairn.core.codec import row_object
 from cairn.core.messages import Principal
-from cairn.core.verification import Finding, Mark
+from cairn.core.verification import Exported, Finding, Mark
 from cairn.engine.clock import SystemClock
 from cairn.errors import ConfigError
 from cairn.ports import Store
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 STORE_JOURNAL = "store"
 COUNTER = "counter"
+EXPORT = "export"
+WITH_HASH = frozenset({"", "event", "written", "note"})
+"""What lines of an export are that carry a hash; others tell of a run, a session or a fact."""
 REBUILD = "cairn budgets --rebuild"
 
 
@@ -122,7 +126,8 @@ def verify(
     Names the first record of each that is not. Looks at the hash chain of each journal, the
     store's own too, and at the rows that follow from it: the run table, the inbox, the counters
     of budgets (`cairn budgets --rebuild` counts them anew). The file is only read; a copy will
-    do. An end that was cut off shows only with --heads. Exits with 1 if anything is wrong.
+    do. An end that was cut off shows only with --heads, which also finds what was altered in the
+    file of an export. Exits with 1 if anything is wrong.
     """
     marks = list(_marks(heads)) if heads else []
     place = locate(store, app)
@@ -155,10 +160,12 @@ def _tell(found: list[Inspection], beside: list[Finding], marks: int, place: Pla
         at = at or (f" --app {shlex.quote(place.app)}" if place.app else "")
         complain(f"to count budgets anew from the journals: {REBUILD}{at}")
     broken = {each.run for each in found if each.findings}
-    broken |= {finding.run for finding in beside if finding.kind != COUNTER}
+    broken |= {finding.run for finding in beside if finding.kind not in {COUNTER, EXPORT}}
     total = len({each.run for each in found} | broken)
     if broken:
         complain(f"{len(broken)} of {total} journals are not as they were written")
+    if any(finding.kind == EXPORT for finding in beside):
+        complain("what was exported is no evidence: it is not what was written out")
     if broken or beside:
         return
     events = sum(each.events for each in found)
@@ -166,12 +173,23 @@ def _tell(found: list[Inspection], beside: list[Finding], marks: int, place: Pla
     print_line(f"intact: {count(len(found), 'journal')}, {count(events, 'event')}{kept}")
     for each in found:
         if each.erased:
-            print_line(f"{each.run}: erased, as the store's journal says")
+            print_line(f"{each.run}: {_gone(each)}, as the store's journal says")
+
+
+def _gone(each: Inspection) -> str:
+    """What has become of events that hold no data any more."""
+    if each.run != STORE_JOURNAL:
+        return "erased"
+    erased = each.erased - each.removed
+    parts = [f"{count(each.removed, 'fact')} removed with their sessions"] if each.removed else []
+    parts += [f"{count(erased, 'fact')} erased"] if erased else []
+    return " and ".join(parts)
 
 
 def _inspection_object(each: Inspection) -> dict[str, Any]:
     findings = [_object(finding) for finding in each.findings]
-    return {"run": each.run, "events": each.events, "erased": each.erased, "findings": findings}
+    gone = {"erased": each.erased, "removed": each.removed}
+    return {"run": each.run, "events": each.events, **gone, "findings": findings}
 
 
 def _object(finding: Finding) -> dict[str, Any]:
@@ -179,19 +197,31 @@ def _object(finding: Finding) -> dict[str, Any]:
     return {"seq": finding.seq, "kind": finding.kind, "text": finding.text, **fix}
 
 
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
 def _marks(file: str) -> Iterator[Mark]:
-    """The hashes in an export: of heads, of a run's events, or of an audit.
+    """The hashes in an export: of heads, of a run's events, of an audit, or of a principal.
+
+    Lines of a principal's that are no events carry none; it says how many there are.
 
     Raises:
-        ConfigError: it cannot be read, or a line of it is none.
+        ConfigError: it cannot be read, a line of it should carry one and does not, or none does.
     """
-    read = kept = 0
+    read = kept = without = 0
     try:
         with Path(file).open("rb") as lines:
             for line in lines:
                 read += 1
-                if line.strip():
-                    yield msgspec.json.decode(line, type=Mark)
+                if not line.strip():
+                    continue
+                if msgspec.json.decode(line, type=_Kind).kind not in WITH_HASH:
+                    without += 1
+                else:
+                    mark = msgspec.json.decode(line, type=Exported)
+                    whole = not isinstance(mark.data, msgspec.UnsetType)
+                    yield mark if whole else Mark(run=mark.run, seq=mark.seq, hash=mark.hash)
                     kept += 1
     except OSError as error:
         raise ConfigError("--heads", f"{file}: {error.strerror}", "Name an export") from error
@@ -199,7 +229,11 @@ def _marks(file: str) -> Iterator[Mark]:
         problem = f"line {read} of {file} is no exported hash: {error}"
         raise ConfigError("--heads", problem, "Name a file of `cairn export --heads`") from error
     if not kept:
-        raise ConfigError("--heads", f"{file} is empty", "Name a file of `cairn export --heads`")
+        problem = f"no line of {file} carries a hash" if without else f"{file} is empty"
+        raise ConfigError("--heads", problem, "Name a file of `cairn export --heads`")
+    if without:
+        carry = "carries" if without == 1 else "carry"
+        complain(f"{count(without, 'line')} of {file} {carry} no hash to compare")
 
 
 def prune(
@@ -210,27 +244,38 @@ def prune(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say which runs would go.")
     ] = False,
+    json: options.JsonDone = False,
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
     """Remove old runs that are over.
 
     Whole runs go that nobody wrote to for so long; the last hash of each is kept. Runs with a
-    fork, with an unknown call, or in the middle of a session stay.
+    fork, with an unknown call, or in the middle of a session stay. Conversations that were forked
+    and in which nothing was said for so long go as well.
     """
     age_us = options.seconds_of(older_than, "--older-than") * 1_000_000
-    before = SystemClock().now_us() - age_us
+    now = SystemClock().now_us()
+    before = now - age_us
     gone = with_store(
-        locate(store, app), lambda client: client.store.prune(before, dry_run), words=False
+        locate(store, app), lambda c: c.store.prune(before, dry_run, now=now), words=False
     )
+    tell_removed(gone, dry_run=dry_run, json=json)
+
+
+def tell_removed(gone: list[str], *, dry_run: bool, json: bool) -> None:
+    """Name the runs that were removed, or that would be."""
+    what = "to be removed" if dry_run else "removed"
     for name in gone:
-        print_line(name)
-    print_line(f"{'to be removed' if dry_run else 'removed'}: {count(len(gone), 'run')}")
+        tell(json, what, name, name, changed=not dry_run)
+    if not json:
+        print_line(f"{what}: {count(len(gone), 'run')}")
 
 
 def backup(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; must not exist.")],
     *,
+    json: options.JsonDone = False,
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
@@ -238,4 +283,4 @@ def backup(
     if Path(file).exists():
         raise ConfigError("FILE", f"{file} exists", "Choose a new name for the copy")
     with_store(locate(store, app), lambda client: client.store.backup(file), words=False)
-    print_line(f"copied to {file}")
+    tell(json, "copied", file, f"copied to {file}")

@@ -19,6 +19,7 @@ from cairn.cli.paint import console
 from cairn.cli.place import locate, open_app
 from cairn.cli.plain import visible_line
 from cairn.cli.say import complain, print_line
+from cairn.cli.verbs import Verbs
 from cairn.core.messages import Principal
 from cairn.errors import ConfigError, NotDone
 from cairn.mcp import McpServer
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 TOKEN = "CAIRN_MCP_TOKEN"  # noqa: S105 - the name of a variable, no secret
 HASH_SHOWN = 12
 
-app = typer.Typer(
+app = Verbs(
     rich_markup_mode=None,
     no_args_is_help=True,
     help="Offer agents to MCP clients, or see what servers would bring.",

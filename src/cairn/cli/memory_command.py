@@ -9,15 +9,19 @@ import msgspec
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.changed import tell
+from cairn.cli.memory_place import ranked, with_runtime
 from cairn.cli.place import Place, locate, with_store
 from cairn.cli.plain import count, day, visible_line
 from cairn.cli.say import complain, print_line, write
+from cairn.cli.verbs import Verbs
 from cairn.core.messages import Principal
 from cairn.core.names import listed
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
+from cairn.engine.given import principal_of
 from cairn.errors import ConfigError, Refused
-from cairn.memory.desk import DAY_US
+from cairn.memory.desk import DAY_US, MAX_DAYS
 from cairn.memory.facts import (
     TRUSTS,
     Fact,
@@ -38,7 +42,7 @@ from cairn.memory.rules import DEFAULT_RULES
 if TYPE_CHECKING:
     from cairn.runtime import Runtime
 
-memory = typer.Typer(
+memory = Verbs(
     no_args_is_help=True,
     help="Facts that outlive a run, and what people decide about them.",
 )
@@ -99,17 +103,20 @@ def _check_shared(scope: Scope, principal: str) -> Callable[[Runtime | None], No
         if runtime is None:
             complain(
                 f"no application was named, so nobody knows whether its runs share facts of the "
-                f"{scope.kind} {scope.name}: where MemoryRules do not name it, no run reads this"
+                f"{scope.kind} {scope.name}: where MemoryRules do not name it, and no run says it, "
+                "nobody reads this"
             )
             return
         rules = runtime.host.memory_rules
         whose = Principal(id=principal, tenant=scope.tenant)
-        shared = rules.scopes(whose, scope.name if scope.kind == "agent" else "")
+        said = {scope.kind: scope.name}
+        shared = rules.scopes(whose, said.get("agent", ""), said.get("project", ""))
         if shared.get(scope.kind) == scope:
             return
-        names = rules.agents if scope.kind == "agent" else ()
-        if scope.kind == "project" and "project" in shared:
-            names = (shared["project"].name,)
+        names = rules.agents if scope.kind == "agent" else rules.projects
+        own = rules.scopes(whose, "").get("project")
+        if scope.kind == "project" and own is not None:
+            names = (own.name, *names)
         fix = f"It shares those of {listed(names)}" if names else "It shares none of that kind"
         problem = f"the application shares no facts of the {scope.kind} {scope.name!r}"
         raise ConfigError(f"--{scope.kind}", problem, fix)
@@ -130,7 +137,7 @@ def list_facts(  # noqa: PLR0913 - one parameter for each option of the command
     state: Annotated[
         str, typer.Option("--state", help="Only live, waiting or superseded ones.")
     ] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 1000,
+    limit: options.Limit = 1000,
     json: options.Json = False,
     store: options.Store = "",
     app: options.App = "",
@@ -149,11 +156,17 @@ def list_facts(  # noqa: PLR0913 - one parameter for each option of the command
     )
 
     async def look(found: Memory, _: Client) -> int:
-        for fact in await found.facts(where):
-            _print(fact, json=json)
+        _print_all(await found.facts(where), json=json)
         return exits.DONE
 
     raise typer.Exit(_with_memory(store, app, look))
+
+
+def _print_all(facts: Sequence[Fact], *, json: bool, none: str = "no facts") -> None:
+    for fact in facts:
+        _print(fact, json=json)
+    if not facts:
+        complain(none)
 
 
 def _print(fact: Fact, *, json: bool) -> None:
@@ -184,16 +197,44 @@ def search(  # noqa: PLR0913 - one parameter for each option of the command
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
-    """Find facts as a run would: in one scope, by full text, only what counts now."""
-    scope = _scope(principal, tenant, project, agent)
+    """Find facts as a run would: in one scope, in its order, only what counts now.
 
-    async def look(found: Memory, _: Client) -> int:
-        told = await found.recall(query, [] if scope is None else [scope], limit, _now())
-        for hit in told.hits:
-            _print(hit.fact, json=json)
+    Where the application has an embedder they are ranked by their words and by their meaning, else
+    by their words alone. Standard error says which, and why they are not ranked better.
+    """
+    scope, place = _scope(principal, tenant, project, agent), locate(store, app)
+
+    async def look(runtime: Runtime) -> int:
+        embedder = runtime.host.memory_rules.embedder
+        found = await runtime.memory.recall(query, [] if scope is None else [scope], limit, _now())
+        _print_all([hit.fact for hit in found.hits], json=json)
+        complain(ranked(embedder, place, found.degraded))
         return exits.DONE
 
-    raise typer.Exit(_with_memory(store, app, look))
+    raise typer.Exit(with_runtime(place, look))
+
+
+@memory.command("index")
+def index(
+    *, json: options.JsonDone = False, store: options.Store = "", app: options.App = ""
+) -> None:
+    """Have the application's embedder give vectors to the facts that have none.
+
+    Those that were kept while it was down, or before there was one. It is done by itself too, bit
+    by bit, as facts are kept and recalled. Exit code 1 where some have none still.
+    """
+
+    async def fill(runtime: Runtime) -> int:
+        done = await runtime.index_facts_async()
+        have = "has" if done.left == 1 else "have"
+        said = f"{count(done.made, 'fact')} got a vector; {done.left:,} {have} none"
+        more = {"made": done.made, "left": done.left}
+        tell(json, "indexed", "facts", said, changed=bool(done.made), **more)
+        if done.left:
+            complain(done.why)
+        return exits.REFUSED if done.left else exits.DONE
+
+    raise typer.Exit(with_runtime(locate(store, app), fill))
 
 
 @memory.command("show")
@@ -255,7 +296,9 @@ def export(
 
 @memory.command("add")
 def add(  # noqa: PLR0913 - one parameter for each option of the command
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The fact.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The fact; - reads it from standard input.")
+    ],
     *,
     principal: Whose = "local",
     tenant: Tenant = "",
@@ -270,6 +313,7 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
     tags: Annotated[
         list[str] | None, typer.Option("--tag", help="A word to find it by; several times.")
     ] = None,
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -282,7 +326,8 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
     scope = _scope(principal, tenant, project, agent)
     if scope is None:
         raise ConfigError("--principal", "it is empty", "Say for whom the fact is kept")
-    seconds = options.seconds_of(within, "--within") if within else 0
+    given = options.spoken(text)
+    seconds = options.lasting(within, "--within", MAX_DAYS)
     actor = options.who(by)
 
     async def keep(found: Memory, client: Client) -> int:
@@ -291,7 +336,7 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
         whose |= {"--project": project, "--agent": agent}
         client.check_names(None, **whose)
         new = NewFact(
-            text=typed(text, redact, "TEXT"),
+            text=typed(given, redact, "TEXT"),
             scope=scope,
             principal=principal,
             trust="owner",
@@ -301,7 +346,9 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
         )
         kept = await found.keep(new, "", now, actor)
         how = "waits for a review: " + kept.why if kept.state == "waiting" else "is remembered"
-        print_line(f"m{kept.n} {'was known already' if kept.known else how}")
+        said = f"m{kept.n} {'was known already' if kept.known else how}"
+        more = {"state": kept.state, "why": kept.why}
+        tell(json, "remembered", f"m{kept.n}", said, changed=not kept.known, **more)
         return exits.DONE
 
     first = _check_shared(scope, principal)
@@ -329,7 +376,8 @@ def review(  # noqa: PLR0913 - one parameter for each option of the command
     """List what waits for a person, or accept or reject facts.
 
     A fact that may come from untrusted content counts only after this, and nothing else makes it
-    trusted. Accepting one that is remembered already raises its trust.
+    trusted. Accepting one that is remembered already raises its trust. What a rejected fact had
+    replaced counts again; one that has expired can only be rejected.
     """
     if accept and reject:
         raise ConfigError("--reject", "--accept is given as well", "Give one of them")
@@ -344,14 +392,17 @@ def review(  # noqa: PLR0913 - one parameter for each option of the command
         reason = client.secrets.anyones().text(message)
         level: Trust = _trust(trust)
         for n in numbers:
-            if (await found.get(n)).state == "superseded":
+            fact = await found.get(n)
+            if fact.state == "superseded" and await found.gone(fact.successor) is None:
                 raise Refused(f"m{n} was replaced: nothing is left to review. Nothing was done")
+            if accept and fact.expired(_now()):
+                raise Refused(f"m{n} has expired: nothing is left to accept. Nothing was done")
         for n in numbers:
             await found.review(n, verdict, _now(), actor=actor, trust=level, reason=reason)
-            print_line(f"m{n} is {verdict}")
+            tell(json, verdict, f"m{n}", f"m{n} is {verdict}")
         if not numbers:
-            for fact in await found.facts(FactFilter(state="waiting", limit=1000)):
-                _print(fact, json=json)
+            waiting = await found.facts(FactFilter(state="waiting", limit=1000))
+            _print_all(waiting, json=json, none="no facts wait")
         return exits.DONE
 
     raise typer.Exit(_writing(locate(store, app, by), decide, words=bool(message)))
@@ -374,6 +425,7 @@ def forget(
     facts: FactIds,
     *,
     message: Why = "",
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -394,7 +446,8 @@ def forget(
                 continue
             gone = await found.forget(n, _now(), actor=actor, reason=reason)
             removed.update(gone)
-            print_line(f"forgotten: {', '.join(f'm{each}' for each in gone)}")
+            ids = [f"m{each}" for each in gone]
+            tell(json, "forgotten", f"m{n}", f"forgotten: {', '.join(ids)}", facts=ids)
         return exits.DONE
 
     raise typer.Exit(_writing(locate(store, app, by), remove, words=bool(message)))
@@ -409,6 +462,7 @@ def erase(
     tenant: Tenant = "",
     yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
     message: Why = "",
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -418,18 +472,21 @@ def erase(
     Tombstones stay: number, hash, when, by whom. What runs wrote into their own journals is not
     touched.
     """
-    whose, actor = Principal(id=principal, tenant=tenant), options.who(by)
+    options.asks_nobody(json=json, yes=yes)
+    whose, actor = principal_of(Principal(id=principal, tenant=tenant)), options.who(by)
 
     async def remove(found: Memory, client: Client) -> int:
         there = len(await found.export(whose))
         of = f"{principal} of {tenant}" if tenant else principal
-        print_line(f"{count(there, 'fact')} of {visible_line(of)}")
+        if not json:
+            print_line(f"{count(there, 'fact')} of {visible_line(of)}")
         if not yes and not typer.confirm("Erase all of them for good?", default=False):
             complain("nothing was erased")
             return exits.REFUSED
         reason = client.secrets.anyones().text(message)
         erased = await found.erase(whose, _now(), actor=actor, reason=reason)
-        print_line(f"erased: {count(erased.facts, 'fact')}")
+        more = {"tenant": tenant, **msgspec.structs.asdict(erased)}
+        tell(json, "erased", principal, f"erased: {count(erased.facts, 'fact')}", **more)
         if not erased.log_cleared:
             complain("another process reads an older state: the log still holds them. Erase again")
             return exits.REFUSED

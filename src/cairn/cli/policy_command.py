@@ -17,6 +17,7 @@ from cairn.cli.plain import count, visible_line
 from cairn.cli.policy_check import File, check
 from cairn.cli.policy_tools import OfflineOption, reach_all, servers_of
 from cairn.cli.say import print_line
+from cairn.cli.verbs import Verbs
 from cairn.core.evolve_context import KINDS
 from cairn.core.messages import Principal, Record, parse_object
 from cairn.core.names import nearest
@@ -38,7 +39,7 @@ ALL = "all"
 SHOWN = 400
 """Characters of a line that are shown."""
 
-policy = typer.Typer(
+policy = Verbs(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Check policies, say why a call was decided, try them on runs.",
@@ -276,7 +277,7 @@ def try_on_runs(  # noqa: PLR0913 - one parameter for each option of the command
         typer.Option("--runs", metavar="RUN,...", help="Ids of runs, or all (the newest)."),
     ] = None,
     agent: Annotated[str, typer.Option("--agent", help="Only runs of this agent.")] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 100,
+    limit: options.Limit = 100,
     everything: Annotated[bool, typer.Option("--all", help="Also what would not change.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if any would.")] = False,
     offline: OfflineOption = False,

@@ -25,7 +25,7 @@ from cairn.core.requests import Request
 from cairn.core.views import timeline
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
-from cairn.engine.given import check_seq
+from cairn.engine.given import check_seq, check_session
 from cairn.engine.load import manifest_of
 from cairn.errors import ConfigError, UnknownRun
 from cairn.ports import RunFilter, RunInfo
@@ -41,7 +41,7 @@ def runs(
     ] = None,
     agent: Annotated[str, typer.Option("--agent", help="Only of this agent.")] = "",
     session: Annotated[str, typer.Option("--session", help="Only of this session.")] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 20,
+    limit: options.Limit = 20,
     json: options.Json = False,
     store: options.Store = "",
     app: options.App = "",
@@ -53,6 +53,8 @@ def runs(
         raise ConfigError(
             "--status", f"{unknown[0]!r} is no status", f"Use one of {', '.join(sorted(known))}"
         )
+    if session:
+        check_session(session, "--session")
     where = RunFilter(status=wanted, agent=agent, session=session, limit=limit + 1)
     place = locate(store, app)
 

@@ -15,11 +15,15 @@ from cairn.cli.place import locate, open_app
 from cairn.cli.plain import count, visible, visible_line
 from cairn.cli.say import print_line, write
 from cairn.core.replay import Decision, Difference, Replay
+from cairn.engine.numbers import MOST_LISTED
 from cairn.errors import ConfigError
 from cairn.ports import RunFilter
 
 SHOWN = 60
 """Lines of a diff that are shown."""
+
+
+Limit = Annotated[int, typer.Option("--limit", min=1, max=MOST_LISTED, help="How many with --all.")]
 
 
 def replay(  # noqa: PLR0913 - one parameter for each option of the command
@@ -34,7 +38,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option of the command
     everything: Annotated[
         bool, typer.Option("--all", help="The newest runs instead of one; a line for each.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many with --all.")] = 100,
+    limit: Limit = 100,
     limits: Annotated[
         bool, typer.Option("--limits", help="Also hold runs to the limits their agent has now.")
     ] = False,

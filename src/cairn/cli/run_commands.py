@@ -27,6 +27,7 @@ from cairn.core.limits import Limits
 from cairn.core.messages import Principal
 from cairn.engine.client import Client, new_id
 from cairn.engine.load import load
+from cairn.engine.numbers import MOST_LISTED, micro_usd
 from cairn.errors import ModelUnready
 from cairn.ports import Observed, RunInfo
 
@@ -50,6 +51,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
     principal: options.ForWhom = "local",
     role: options.RolesOfPrincipal = None,
     tenant: options.Tenant = "",
+    project: options.Project = "",
     kind: Annotated[
         Kind | None, typer.Option("--kind", help="query offers read tools only.")
     ] = None,
@@ -91,6 +93,7 @@ def run(  # noqa: PLR0913 - one parameter for each option of the command
             limits=bounds.within(runtime.agent(agent).limits),
             kind=kind,
             approvals=approvals,
+            project=project,
         )
 
     shown = Shown(place=place, json=json, quiet=quiet, by=options.who(by))
@@ -160,7 +163,8 @@ def work(
         bool, typer.Option("--until-idle", help="End when nothing is left that could be driven.")
     ] = False,
     concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, help="Runs driven at the same time.")
+        int,
+        typer.Option("--concurrency", min=1, max=MOST_LISTED, help="Runs driven at the same time."),
     ] = WORK_RUNS,
     quiet: options.Quiet = False,
     store: options.Store = "",
@@ -194,7 +198,7 @@ class _Bounds(msgspec.Struct, frozen=True):
             "calls": self.calls,
             "tokens": self.tokens,
             "running_s": self.running_s,
-            "micro_usd": None if self.usd is None else round(self.usd * 1_000_000),
+            "micro_usd": None if self.usd is None else micro_usd("--max-usd", self.usd),
         }
         changed = {name: value for name, value in given.items() if value is not None}
         return msgspec.structs.replace(limits, **changed)

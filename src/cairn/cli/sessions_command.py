@@ -10,22 +10,24 @@ import msgspec
 import typer
 
 from cairn.cli import options
+from cairn.cli.changed import tell
 from cairn.cli.paint import console
 from cairn.cli.place import locate, open_app, with_store
 from cairn.cli.plain import count, day, json_line, visible_line
 from cairn.cli.say import print_line, write
+from cairn.cli.verbs import Verbs
 from cairn.core import events as ev
 from cairn.core.codec import row_object
 from cairn.core.messages import Principal
 from cairn.engine import sessions as talk
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
-from cairn.engine.given import principal_of
+from cairn.engine.given import check_session, principal_of
 from cairn.engine.sessions import Conversation
 from cairn.engine.transcript import transcript_of
 from cairn.errors import ConfigError
 from cairn.ports import RunFilter, RunInfo, Store
-from cairn.store.retention import why_kept
+from cairn.store.kept import why_kept
 
 if TYPE_CHECKING:
     from cairn.runtime import Runtime
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["steer", "queue", "interrupt"]
 
-sessions = typer.Typer(
+sessions = Verbs(
     no_args_is_help=True,
     help="Conversations: list, show, post, fork, rewind, title.",
 )
@@ -49,7 +51,7 @@ def list_sessions(
     principal: Annotated[
         str | None, typer.Option("--principal", metavar="ID", help="Only those of this one.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 20,
+    limit: options.Limit = 20,
     json: options.Json = False,
     store: options.Store = "",
     app: options.App = "",
@@ -139,7 +141,9 @@ def _object(seen: Conversation) -> dict[str, Any]:
 @sessions.command()
 def post(  # noqa: PLR0913 - one parameter for each option of the command
     session: SessionId,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is said.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="What is said; - reads it from standard input.")
+    ],
     *,
     agent: Annotated[
         str, typer.Option("--agent", help="Who begins, or goes on; that of the last run.")
@@ -153,6 +157,7 @@ def post(  # noqa: PLR0913 - one parameter for each option of the command
     principal: options.ForWhom = "local",
     role: options.RolesOfPrincipal = None,
     tenant: options.Tenant = "",
+    project: options.Project = "",
     json: options.Json = False,
     store: options.Store = "",
     app: options.App = "",
@@ -163,11 +168,12 @@ def post(  # noqa: PLR0913 - one parameter for each option of the command
     run of its own, interrupt ends the run at work first.
     """
     who = Principal(id=principal, roles=tuple(role or ()), tenant=tenant)
+    given = options.spoken(text)
 
     async def say(runtime: Runtime) -> Posted:
         try:
             return await runtime.post_async(
-                session, text, agent=agent, principal=who, mode=mode, id=id
+                session, given, agent=agent, principal=who, mode=mode, id=id, project=project
             )
         finally:
             await runtime.close_async()
@@ -188,6 +194,7 @@ def fork(
         str,
         typer.Option("--at", metavar="RUN", help="The run it goes on from; the last by default."),
     ] = "",
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -203,7 +210,7 @@ def fork(
         return await talk.fork(client.store, SystemClock(), session, new, at, who)
 
     run = with_store(locate(store, app, by), begin)
-    print_line(f"session {visible_line(new, 200)} goes on from {run}")
+    tell(json, "forked", new, f"session {visible_line(new, 200)} goes on from {run}", run=run)
 
 
 @sessions.command()
@@ -211,6 +218,7 @@ def rewind(
     session: SessionId,
     to: Annotated[str, typer.Argument(metavar="RUN", help="The run it goes on from.")],
     *,
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -227,7 +235,8 @@ def rewind(
         words=False,
     )
     said = "goes on from" if done else "stands there already:"
-    print_line(f"session {visible_line(session, 200)} {said} {to}")
+    line = f"session {visible_line(session, 200)} {said} {to}"
+    tell(json, "rewound", session, line, changed=done, run=to)
 
 
 @sessions.command()
@@ -235,13 +244,14 @@ def title(
     session: SessionId,
     text: Annotated[str, typer.Argument(metavar="TITLE", help="Empty to take it back.")],
     *,
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
     """Give a conversation a title; without one it is called by its first words.
 
-    It is kept in the store's own journal: `cairn prune` leaves it, `cairn erase` does not.
+    It is kept in the store's own journal, and goes with the last run of the conversation.
     """
     who = options.who(by)
 
@@ -250,7 +260,11 @@ def title(
         return await talk.set_title(client.store, SystemClock(), session, text, who)
 
     done = with_store(locate(store, app, by), name)
-    print_line(f"session {visible_line(session, 200)} {'has' if done else 'had'} this title")
+    said = f"{'has' if done else 'had'} this title"
+    if not text.strip():
+        said = "is called by its first words" if done else "had no title"
+    line = f"session {visible_line(session, 200)} {said}"
+    tell(json, "titled", session, line, changed=done, title=" ".join(text.split()))
 
 
 @sessions.command()
@@ -261,6 +275,7 @@ def export(
     ],
     *,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    json: options.JsonDone = False,
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
@@ -287,8 +302,9 @@ def export(
         problem = f"{folder} cannot be written: {error.strerror}"
         raise ConfigError("FOLDER", problem, "Name another folder") from error
     runs = len({line["run"] for line in lines})
-    print_line(f"wrote {count(len(lines), 'event')} of {count(runs, 'run')} to {wanted[0]}")
-    print_line(f"wrote what was said to {wanted[1]}")
+    said = f"wrote {count(len(lines), 'event')} of {count(runs, 'run')} to {wanted[0]}"
+    tell(json, "wrote", str(wanted[0]), said, session=session)
+    tell(json, "wrote", str(wanted[1]), f"wrote what was said to {wanted[1]}", session=session)
 
 
 async def _exported(client: Client, session: str) -> tuple[list[dict[str, Any]], str]:
@@ -310,6 +326,7 @@ def prune(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say which runs would go.")
     ] = False,
+    json: options.JsonDone = False,
     store: options.Store = "",
     app: options.App = "",
 ) -> None:
@@ -319,17 +336,22 @@ def prune(
     goes on from stay, and all that is before them.
     """
     age_us = options.seconds_of(older_than, "--older-than") * 1_000_000 if older_than else 0
-    before = SystemClock().now_us() - age_us + (0 if older_than else 1)
+    now = SystemClock().now_us()
+    before = now - age_us + (0 if older_than else 1)
 
     async def remove(client: Client) -> tuple[list[str], dict[str, str]]:
-        await client.store.session(session)
-        gone = await client.store.prune(before, dry_run, session)
+        await client.store.session(check_session(session))
+        gone = await client.store.prune(before, dry_run, session, now)
         return gone, await _kept(client.store, session, set(gone), before)
 
     gone, kept = with_store(locate(store, app), remove, words=False)
-    for name in gone:
-        print_line(name)
     what = "to be removed" if dry_run else "removed"
+    for name in gone:
+        tell(json, what, name, name, changed=not dry_run, session=session)
+    for name, why in kept.items() if json else ():
+        tell(json, "kept", name, f"{name} stays: {why}", changed=False, session=session, why=why)
+    if json:
+        return
     left = f"; {count(len(kept), 'run')} left" if kept else ""
     print_line(f"{what}: {count(len(gone), 'run')}{left}")
     for name, why in kept.items():
@@ -338,7 +360,13 @@ def prune(
 
 async def _kept(store: Store, session: str, gone: set[str], before: int) -> dict[str, str]:
     """The runs of a session that stay, newest first, each with the reason."""
-    lines = await store.runs(RunFilter(limit=talk.ALL))
+    lines = [each for each in await store.runs(RunFilter(limit=talk.ALL)) if each.run not in gone]
     facts = [entry.event for entry in await store.read(talk.STORE)]
     begun = {fact.run: fact.session for fact in facts if isinstance(fact, ev.SessionForked)}
-    return why_kept([line for line in lines if line.run not in gone], session, before, begun)
+    after: dict[str, str] = {}
+    for line in (each for each in lines if each.session == session):
+        where = RunFilter(session=session, previous=line.run, limit=talk.ALL)
+        found = [each.run for each in await store.runs(where) if each.run not in gone]
+        if found:
+            after[line.run] = found[0]
+    return why_kept(lines, session, before, begun, after)

@@ -13,9 +13,10 @@ from cairn.cli.paint import console
 from cairn.cli.place import locate, open_app
 from cairn.cli.plain import visible_line
 from cairn.cli.say import complain, print_line
+from cairn.cli.verbs import Verbs
 from cairn.skills import Skill, Skills, SkillsError
 
-app = typer.Typer(
+app = Verbs(
     rich_markup_mode=None,
     no_args_is_help=True,
     help="List the skills of agents, or check folders with skills.",

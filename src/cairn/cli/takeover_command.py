@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cairn.cli import exits, options
+from cairn.cli.changed import tell
 from cairn.cli.decide_commands import say_who_goes_on
 from cairn.cli.place import locate, runtime_of, with_app, with_store
-from cairn.cli.say import print_line
 from cairn.engine.client import Client
 from cairn.engine.load import load
 from cairn.errors import ConfigError, Refused
@@ -26,6 +26,10 @@ Results = Annotated[
     list[str] | None,
     typer.Option("--result", metavar="TEXT", help="What that brought, as the model reads it."),
 ]
+Calls = Annotated[
+    list[str] | None,
+    typer.Option("--call", metavar="TOOL", help="Your next call; it passes the policy."),
+]
 
 
 def takeover(  # noqa: PLR0913 - one parameter for each option of the command
@@ -38,10 +42,7 @@ def takeover(  # noqa: PLR0913 - one parameter for each option of the command
     did: Did = None,
     result: Results = None,
     evidence: Annotated[str, typer.Option("--evidence", help="How this is known; kept.")] = "",
-    call: Annotated[
-        list[str] | None,
-        typer.Option("--call", metavar="TOOL", help="Your next call; it passes the policy."),
-    ] = None,
+    call: Calls = None,
     arguments: Annotated[
         list[str] | None,
         typer.Option("--arguments", metavar="JSON", help="The arguments of that call."),
@@ -52,6 +53,7 @@ def takeover(  # noqa: PLR0913 - one parameter for each option of the command
     hand_back: Annotated[
         bool, typer.Option("--hand-back", help="Let the agent go on after that.")
     ] = False,
+    json: options.JsonDone = False,
     by: options.By = "",
     store: options.Store = "",
     app: options.App = "",
@@ -86,8 +88,10 @@ def takeover(  # noqa: PLR0913 - one parameter for each option of the command
         else:
             await runtime.take_over_async(run, message, by=who, **acts)
         was = f"; {before} had it until now" if before not in {"", who} else ""
-        print_line(f"run {run} is {'the agent' if hand_back else who}'s{was}")
-        await say_who_goes_on(runtime.client, place, run)
+        said = f"run {run} is {'the agent' if hand_back else who}'s{was}"
+        tell(json, "handed back" if hand_back else "taken over", run, said)
+        if not json:
+            await say_who_goes_on(runtime.client, place, run)
         return exits.DONE
 
     if place.has_app and (calls or answer is not None):  # who knows the agent can say what fits

@@ -62,6 +62,7 @@ def _heading(view: RunView, *, past: bool) -> Text:
         f"{created.agent} for {who(created.principal)}",
         created.kind,
         session,
+        f"project {visible(created.project)}" if created.project else "",
         f"fork of {view.parent.run} at event {view.parent.seq}" if view.parent else "",
         "approvals none" if created.approvals == "none" else "",
     )
@@ -127,8 +128,11 @@ class _Teller:
     def step(self, tree: Tree, step: StepView, run: str) -> None:
         """A step with all below it."""
         kind = f"task {visible(step.name)}" if step.kind == "task" else "turn"
+        asked_for = {attempt.purpose for attempt in step.attempts}
         if step.fed:
             kind = f"fed {visible(', '.join(step.fed))}"
+        elif asked_for and "turn" not in asked_for:  # nobody's turn: what was asked in between
+            kind = ", ".join(sorted(asked_for))
         branch = tree.add(
             line(
                 self.when(step.at),

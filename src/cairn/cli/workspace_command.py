@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, TypeVar
 
 from cairn.cli import options
 from cairn.cli.outcome import print_json
 from cairn.cli.place import locate, open_app
 from cairn.cli.plain import count, visible, visible_line
 from cairn.cli.say import complain, print_line
+from cairn.cli.verbs import Verbs
 
 if TYPE_CHECKING:
     from cairn.workspace import Workspace
@@ -21,7 +20,7 @@ T = TypeVar("T")
 MODE = 0o7777
 PATH_CHARS = 400
 
-workspace = typer.Typer(
+workspace = Verbs(
     rich_markup_mode=None,
     no_args_is_help=True,
     help="Look at the workspace of a run: the application says where it is.",
@@ -32,7 +31,7 @@ workspace = typer.Typer(
 def list_(
     run: options.RunId,
     *,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 1_000,
+    limit: options.Limit = 1_000,
     json: options.Json = False,
     store: options.Store = "",
     app: options.App = "",

@@ -32,6 +32,8 @@ class AskModel(Record):
     purpose: Literal["turn", "summary", "classify"] = "turn"
     cut: int = 0
     """A summary: of the messages before this one."""
+    fallback: int = 0
+    """Which of the models it is made to, where those before have no room for it; 0 for no other."""
 
 
 class StartCalls(Record):

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from cairn.core.messages import Record
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 
 Per = Literal["principal", "agent", "tenant", "store"]
 Window = Literal["hour", "day", "month"]
@@ -106,7 +106,9 @@ class Budget(Record):
         name = self.name or f"{self.per}-{self.window}"
         if not NAME_CHARS.issuperset(name) or len(name) > NAME_LENGTH:
             raise ConfigError(
-                "budgets.name", f"{name!r} is no name", "Use letters, digits, '.', '_' and '-'"
+                "budgets.name",
+                f"{safe_repr(name)} is no name",
+                "Use letters, digits, '.', '_' and '-'",
             )
         cap = Cap(
             name=name,
@@ -140,11 +142,15 @@ def caps_of(budgets: object) -> tuple[Cap, ...]:
         ConfigError: one is no `Budget`, or two have one name.
     """
     if isinstance(budgets, str | Budget) or not isinstance(budgets, Sequence):
-        raise ConfigError("Runtime.budgets", f"{budgets!r} is no list", "Give a list of Budget")
+        raise ConfigError(
+            "Runtime.budgets", f"{safe_repr(budgets)} is no list", "Give a list of Budget"
+        )
     caps: list[Cap] = []
     for budget in budgets:
         if not isinstance(budget, Budget):
-            raise ConfigError("Runtime.budgets", f"{budget!r} is none", "Give cairn.Budget values")
+            raise ConfigError(
+                "Runtime.budgets", f"{safe_repr(budget)} is none", "Give cairn.Budget values"
+            )
         cap = budget.cap()
         if any(other.name == cap.name for other in caps):
             raise ConfigError(
@@ -157,7 +163,7 @@ def caps_of(budgets: object) -> tuple[Cap, ...]:
 def _one_of(field: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         fix = f"Use one of {', '.join(known)}"
-        raise ConfigError(f"budgets.{field}", f"{value!r} is unknown", fix)
+        raise ConfigError(f"budgets.{field}", f"{safe_repr(value)} is unknown", fix)
 
 
 def _whole(field: str, value: object) -> int | None:
@@ -165,14 +171,16 @@ def _whole(field: str, value: object) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
         raise ConfigError(
-            f"budgets.{field}", f"{value!r} is no bound", "Give a whole number, 0 or more"
+            f"budgets.{field}", f"{safe_repr(value)} is no bound", "Give a whole number, 0 or more"
         )
     return value
 
 
 def _micro_usd(value: object) -> int:
     wrong = ConfigError(
-        "budgets.usd", f"{value!r} is no amount", "Give US dollars, 0 or more, as 5 or '0.25'"
+        "budgets.usd",
+        f"{safe_repr(value)} is no amount",
+        "Give US dollars, 0 or more, as 5 or '0.25'",
     )
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         raise wrong
@@ -188,13 +196,17 @@ def _micro_usd(value: object) -> int:
 
 def _only(given: object) -> tuple[Only, ...]:
     if not isinstance(given, Mapping):
-        raise ConfigError("budgets.only", f"{given!r} is no mapping", "Write {'agent': 'shop'}")
+        raise ConfigError(
+            "budgets.only", f"{safe_repr(given)} is no mapping", "Write {'agent': 'shop'}"
+        )
     found: list[Only] = []
     for scope, names in given.items():
         _one_of("only", scope, SCOPES)
         listed = (names,) if isinstance(names, str) else tuple(names)
         if not listed or not all(isinstance(each, str) for each in listed):
-            raise ConfigError("budgets.only", f"{names!r} names nobody", "Give names as text")
+            raise ConfigError(
+                "budgets.only", f"{safe_repr(names)} names nobody", "Give names as text"
+            )
         found.append(Only(scope=scope, names=tuple(sorted(set(listed)))))
     return tuple(sorted(found, key=lambda only: only.scope))
 

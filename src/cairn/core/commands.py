@@ -231,7 +231,9 @@ def _in_its_place(
 
 def _live(state: RunState, what: str) -> None:
     if state.end is not None:
-        raise IllegalTransition(f"run {state.run} is {state.status.value} and can no longer {what}")
+        why = f" ({state.end.message})" if state.end.message else ""
+        said = f"run {state.run} is {state.status.value} and can no longer {what}{why}"
+        raise IllegalTransition(said)
 
 
 def _answer(state: RunState, command: Answer) -> ev.Event | None:

@@ -25,6 +25,7 @@ from cairn.core.actions import (
 )
 from cairn.core.budgets import Rest
 from cairn.core.compaction import (
+    ADDED_SHARE,
     SUMMARY_TRIES,
     Aside,
     TooLarge,
@@ -32,20 +33,21 @@ from cairn.core.compaction import (
     fit,
     guarded,
     overhead_of,
-    ruled,
     summary_faults,
-    with_marks,
+    summary_tokens,
 )
 from cairn.core.decide_calls import next_for_calls
 from cairn.core.guard import BLOCK, HINT, STOP
-from cairn.core.intake import chosen_tools, classified, last_asked, taken_in
+from cairn.core.intake import chosen_tools, classified, last_asked, taken_in, unclassified
 from cairn.core.lifecycle import Status
-from cairn.core.limits import MIN_OUTPUT_TOKENS, Limits, Reservation, reserve
+from cairn.core.limits import MIN_OUTPUT_TOKENS, Reservation, reserve
 from cairn.core.messages import calls_of, text_of
 from cairn.core.outcomes import Called, Reply, parts_of
+from cairn.core.remaining import bound_of, larger, left_of, reserved_for, too_dear
 from cairn.core.rules import INPUT, ModelSpec, Rules
 from cairn.core.sizes import bulk_of, size_of
 from cairn.core.state import Draft, End, RunState, persons_turn
+from cairn.core.summaries import completed
 from cairn.core.view import View
 from cairn.errors import ErrorClass
 
@@ -178,7 +180,7 @@ def _next_turn(state: RunState, rules: Rules) -> Action:
     limits, spent = state.limits, state.spent
     if not state.attempts:
         if state.excess:
-            return _limit(state.excess, *_bound(state, state.excess))
+            return _limit(state.excess, *bound_of(state, state.excess))
         if spent.steps >= limits.steps:
             return _limit("steps", limits.steps, spent.steps)
         warned = _progress(state)
@@ -188,24 +190,53 @@ def _next_turn(state: RunState, rules: Rules) -> Action:
         return _limit("running_s", limits.running_s, spent.running_us // 1_000_000)
     spec = rules.models[min(state.model, len(rules.models) - 1)]
     if state.draft is not None:
-        return append(_adopted(state, spec, state.draft))
+        return append(_adopted(state, rules, spec, state.draft))
     first = None if state.replies else taken_in(state, rules)
+    if isinstance(first, Aside) and (dear := too_dear(state, rules, spec, first)):
+        first = unclassified(state, dear)
     if first is not None:
-        return _beside(state, rules, spec, first) if isinstance(first, Aside) else append(first)
+        return _beside(state, rules, first) if isinstance(first, Aside) else append(first)
     if not state.replies and (feeding := _fed(state, rules)) is not None:
         return feeding
     if rules.catalogue and state.offered_for != last_asked(state):
         return append(chosen_tools(state, rules))
+    return _turn(state, rules, spec)
+
+
+def _turn(state: RunState, rules: Rules, spec: ModelSpec) -> Action:
+    """Ask for the next turn, or make its request smaller first."""
     fitting = fit(state, rules, spec)
+    if isinstance(fitting, Aside) and (dear := too_dear(state, rules, spec, fitting)):
+        fitting = fit(state, rules, spec, alone=dear)
     match fitting:
         case ev.ContextCompacted():
             return append(fitting)
         case TooLarge():
-            return append(_too_large(state, fitting))
+            return _with_more_room(state, rules) or append(_too_large(state, fitting))
         case Aside():
-            return _beside(state, rules, spec, fitting)
-    tokens_left, tokens_of = _left(state, rules, "tokens")
-    micro_usd_left, micro_usd_of = _left(state, rules, "micro_usd")
+            return _beside(state, rules, fitting)
+    return _request(state, rules, spec, fitting)
+
+
+def _with_more_room(state: RunState, rules: Rules) -> Action | None:
+    """The request to the first fallback whose larger window has room for it; None if none has."""
+    row = rules.ladder.row(ErrorClass.CONTEXT_OVERFLOW)
+    if not any(rung.disposition == "switch" for rung in row):
+        return None
+    fresh = msgspec.structs.replace(state, overflowed="")  # that was about the model before
+    for n in larger(rules.models, state.model):
+        view = fit(fresh, rules, rules.models[n])
+        if isinstance(view, View):
+            return _request(fresh, rules, rules.models[n], view, n)
+    return None
+
+
+def _request(
+    state: RunState, rules: Rules, spec: ModelSpec, fitting: View, fallback: int = 0
+) -> Action:
+    """The request for a turn, as far as the limits let it be made."""
+    tokens_left, tokens_of = left_of(state, rules, "tokens")
+    micro_usd_left, micro_usd_of = left_of(state, rules, "micro_usd")
     view = None if fitting == state.view else fitting
     tokens = state.tokens if view is None else size_of(state.messages, view, state.summary)
     overhead = overhead_of(state, rules)
@@ -218,7 +249,8 @@ def _next_turn(state: RunState, rules: Rules) -> Action:
     )
     if isinstance(room, str):
         return _reached(state, room, tokens_of if room == "tokens" else micro_usd_of)
-    return _ask(state, rules, spec, room, view)
+    asked = _ask(state, rules, spec, room, view)
+    return msgspec.structs.replace(asked, fallback=fallback)
 
 
 def _most_output(state: RunState, spec: ModelSpec, view: View, tokens: int) -> int:
@@ -230,12 +262,16 @@ def _most_output(state: RunState, spec: ModelSpec, view: View, tokens: int) -> i
     return max(min(spec.max_output, left), MIN_OUTPUT_TOKENS)
 
 
-def _adopted(state: RunState, spec: ModelSpec, draft: Draft) -> ev.Event:
+def _adopted(state: RunState, rules: Rules, spec: ModelSpec, draft: Draft) -> ev.Event:
     """What a model said beside the turns stands from here on, or is refused with the reason."""
     if draft.purpose == "classify":
         return classified(state, draft.text)
     wrong = summary_faults(state, draft.text, draft.cut, spec)
-    event = compacted(state, draft.cut, with_marks(state, draft.text, draft.cut), "model")
+    event = compacted(state, draft.cut, draft.text, "model")
+    if not wrong:
+        tokens, spare = summary_tokens(spec) // ADDED_SHARE, event.before - event.after - 1
+        text = completed(state, rules, draft.text, draft.cut, tokens, spare)
+        event = compacted(state, draft.cut, text, "model")
     if not wrong and event.after < event.before:
         return event
     last = state.summary_tries + 1 >= SUMMARY_TRIES
@@ -246,23 +282,15 @@ def _adopted(state: RunState, spec: ModelSpec, draft: Draft) -> ev.Event:
     )
 
 
-def _beside(state: RunState, rules: Rules, spec: ModelSpec, wanted: Aside) -> Action:
-    """Ask a model beside the turns, within the limits; where they forbid it, a rule decides."""
+def _beside(state: RunState, rules: Rules, wanted: Aside) -> Action:
+    """Ask a model beside the turns, within the limits: it is a step of its own."""
     limits, spent = state.limits, state.spent
-    if spent.steps >= limits.steps:  # it would be a step of its own
-        return _instead(state, spec, wanted) or _limit("steps", limits.steps, spent.steps)
-    tokens_left, tokens_of = _left(state, rules, "tokens")
-    micro_usd_left, micro_usd_of = _left(state, rules, "micro_usd")
-    room = reserve(
-        input_tokens=wanted.input_tokens,
-        max_output=wanted.output_tokens,
-        price=wanted.spec.price,
-        tokens_left=tokens_left,
-        micro_usd_left=micro_usd_left,
-    )
+    if spent.steps >= limits.steps:
+        return _limit("steps", limits.steps, spent.steps)
+    room = reserved_for(state, rules, wanted)
     if isinstance(room, str):
-        budget = tokens_of if room == "tokens" else micro_usd_of
-        return _instead(state, spec, wanted) or _reached(state, room, budget)
+        name: Literal["tokens", "micro_usd"] = "tokens" if room == "tokens" else "micro_usd"
+        return _reached(state, name, left_of(state, rules, name)[1])
     return AskModel(
         step=state.step + 1,
         attempt=1,
@@ -271,12 +299,6 @@ def _beside(state: RunState, rules: Rules, spec: ModelSpec, wanted: Aside) -> Ac
         purpose=wanted.purpose,
         cut=wanted.cut,
     )
-
-
-def _instead(state: RunState, spec: ModelSpec, wanted: Aside) -> Append | None:
-    """What a rule condenses where no model may be asked; None when it was about something else."""
-    event = ruled(state, spec, wanted.cut) if wanted.purpose == "summary" else None
-    return None if event is None else append(event)
 
 
 def _too_large(state: RunState, found: TooLarge) -> ev.Event:
@@ -340,17 +362,8 @@ def _filled(value: Any, asked: str) -> Any:
     return value
 
 
-def _left(
-    state: RunState, rules: Rules, name: Literal["tokens", "micro_usd"]
-) -> tuple[int, Rest | None]:
-    """What may still be reserved, and the budget that says so, None for the run's own limit."""
-    bound, used = _bound(state, name)
-    rest: Rest | None = getattr(rules.room, name) if rules.room is not None else None
-    return (bound - used, None) if rest is None or rest.left >= bound - used else (rest.left, rest)
-
-
 def _reached(state: RunState, name: str, budget: Rest | None) -> Append:
-    return _limit(name, *_bound(state, name)) if budget is None else _used_up(budget)
+    return _limit(name, *bound_of(state, name)) if budget is None else _used_up(budget)
 
 
 def _used_up(rest: Rest) -> Append:
@@ -387,17 +400,6 @@ def _tool_choice(state: RunState, rules: Rules) -> str:
     if spec is not None and state.kind == "query" and spec.effect != "read":
         return "auto"
     return wanted
-
-
-def _bound(state: RunState, name: str) -> tuple[int, int]:
-    limits: Limits = state.limits
-    values = {
-        "tokens": (limits.tokens, state.usage.tokens),
-        "micro_usd": (limits.micro_usd, state.usage.micro_usd),
-        "calls": (limits.calls, state.spent.calls),
-        "running_s": (limits.running_s, state.spent.running_us // 1_000_000),
-    }
-    return values[name]
 
 
 def _progress(state: RunState) -> Action | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.edits import edited, plan_note, redirected
+from cairn.core.events.model import NO_TOOLS
 from cairn.core.evolve_calls import CALL_HANDLERS, close_at_end
 from cairn.core.evolve_context import CONTEXT_HANDLERS, add_calls, drafted, seen, undrafted
 from cairn.core.evolve_people import PEOPLE_HANDLERS, answered
@@ -128,6 +129,7 @@ def _forked(state: RunState, entry: ev.Entry, event: ev.RunForked) -> RunState:
         tries={},
         attempts=0,
         retry_at=0,
+        summary_misses=0,
         guard=Guard(),
         model=0,
         task=replace(state.task, attempt=1) if state.task is not None else None,
@@ -250,12 +252,14 @@ def _requested(state: RunState, entry: ev.Entry, event: ev.ModelRequested) -> Ru
         spent = replace(spent, steps=spent.steps + 1)
     if event.purpose != "turn":
         return replace(state, request=event, step=entry.step, spent=spent, attempts=0, retry_at=0)
+    if event.fallback:  # the ladder is per model
+        state = replace(state, model=event.fallback, tries={}, overflowed="")
     return replace(
         seen(state, event),
         request=event,
         step=entry.step,
         spent=spent,
-        tools=event.tools or state.tools,
+        tools="" if event.tools == NO_TOOLS else event.tools or state.tools,
         retry_at=0,
         answer=0,
         answer_text="",
@@ -315,7 +319,8 @@ def _model_failed(state: RunState, entry: ev.Entry, event: ev.ModelFailed) -> Ru
     if event.disposition == "end":
         return _fail(state, event.error_class, event.message)
     if event.disposition == "switch":
-        return replace(state, model=state.model + 1, tries={})  # the ladder is per model
+        model = event.fallback or state.model + 1
+        return replace(state, model=model, tries={})  # the ladder is per model
     if event.disposition == "repair":
         return _told(state, "model", event.note)
     return state
@@ -362,7 +367,8 @@ def _given(state: RunState, entry: ev.Entry, event: ev.InputGiven) -> RunState:
     for seq in event.seqs:
         if seq not in queued:
             raise IllegalTransition(f"{state.run}: message {seq} was given before")
-        state = add_request(state, Message(role="user", parts=queued.pop(seq)))
+        message = Message(role="user", parts=queued.pop(seq))
+        state = add_request(state, message, begins=False)
     sent = state.sent.difference(event.seqs)
     return replace(state, queued=queued, sent=sent, answer=0, answer_text="", checked=())
 
@@ -416,8 +422,9 @@ def _noted(state: RunState, entry: ev.Entry, event: ev.Event) -> RunState:
 
 
 def _raised(state: RunState, entry: ev.Entry, event: ev.ErrorRaised) -> RunState:
-    """A fault changes nothing but what the result says was left out: a server's tools."""
-    absent = event.error_class is ErrorClass.MCP_DISCONNECTED and event.where
+    """A fault changes nothing but what the result says was left out: a server, or a block."""
+    server = event.error_class is ErrorClass.MCP_DISCONNECTED and event.where
+    absent = server or event.where.startswith("block:")
     if not absent or event.where in state.degraded:
         return state
     return replace(state, degraded=(*state.degraded, event.where))

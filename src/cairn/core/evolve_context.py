@@ -37,11 +37,16 @@ def seen(state: RunState, event: ev.ModelRequested) -> RunState:
         state = replace(state, tokens=_size(state, event.view))
     if event.withheld != state.withheld:
         state = replace(state, withheld=event.withheld)
-    if event.blocks:
-        blocks = {**state.blocks, **{block.name: block for block in event.blocks}}
+    return replace(with_blocks(state, event.blocks), measured=False)
+
+
+def with_blocks(state: RunState, changed: tuple[ev.Block, ...]) -> RunState:
+    """A state whose blocks are those of the next request."""
+    if changed:
+        blocks = {**state.blocks, **{block.name: block for block in changed}}
         kept = {name: block for name, block in blocks.items() if block.text or block.why}
         state = replace(state, blocks=kept)
-    return state
+    return replace(state, measured=True)
 
 
 def _size(state: RunState, view: View) -> int:
@@ -93,20 +98,30 @@ def _compacted(state: RunState, entry: ev.Entry, event: ev.ContextCompacted) -> 
         summary=state.summary,
         by_model=state.by_model,
         gist=state.gist,
+        condensed_in=state.condensed_in,
     )
     state = replace(
         state,
         view=view,
         summary=event.text,
         by_model=event.by == "model",
+        condensed_in=state.run,
         gist=extended(state.gist, state.messages, state.asked, event.start),
         draft=None,
         summary_tries=0,
+        summary_misses=_misses(state, event),
         squeezes=state.squeezes + 1,
         overflowed="",
         compactions=(*state.compactions[1 - UNDONE_KEPT :], before),
     )
     return replace(state, tokens=_size(state, view))
+
+
+def _misses(state: RunState, event: ev.ContextCompacted) -> int:
+    """Compactions in a row whose summaries all failed; one that nobody was asked for is neither."""
+    if event.by == "model":
+        return 0
+    return state.summary_misses + (state.summary_tries > 0)
 
 
 def _restored(state: RunState, entry: ev.Entry, event: ev.ContextRestored) -> RunState:
@@ -121,11 +136,18 @@ def _restored(state: RunState, entry: ev.Entry, event: ev.ContextRestored) -> Ru
         summary=last.summary,
         by_model=last.by_model,
         gist=last.gist,
+        condensed_in=last.condensed_in,
         compactions=state.compactions[:-1],
         draft=None,
         squeezes=0,
     )
     return replace(state, tokens=_size(state, last.view))
+
+
+def _updated(state: RunState, entry: ev.Entry, event: ev.ContextUpdated) -> RunState:
+    if state.request is not None or state.calls or state.task is not None:
+        raise IllegalTransition(f"{state.run}: blocks are made before a request")
+    return with_blocks(state, event.blocks)
 
 
 def _fed(state: RunState, entry: ev.Entry, event: ev.TurnFed) -> RunState:
@@ -189,6 +211,7 @@ def _offered(state: RunState, entry: ev.Entry, event: ev.ToolsOffered) -> RunSta
 CONTEXT_HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunState]] = {
     ev.ContextCompacted: _compacted,
     ev.ContextRestored: _restored,
+    ev.ContextUpdated: _updated,
     ev.TurnFed: _fed,
     ev.TaskClassified: _classified,
     ev.ToolsOffered: _offered,

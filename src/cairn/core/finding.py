@@ -8,8 +8,9 @@ from functools import lru_cache
 from math import log
 from unicodedata import category
 
-from cairn.core.messages import CallPart, Message, Record, ResultPart, Text
+from cairn.core.messages import CallPart, Message, Part, Record, ResultPart, Text
 from cairn.core.rules import SEARCH
+from cairn.core.view import WHOLE, View, shortened
 from cairn.core.words import MOST_TERMS, asked, normal, words
 
 SNIPPET = 400
@@ -34,12 +35,24 @@ class Found(Record):
     score: float
 
 
-def search(messages: Sequence[Message], query: str, limit: int) -> list[Found]:
-    """The messages that fit a question best; of equal ones the later first."""
+def search(
+    messages: Sequence[Message], query: str, limit: int, view: View | None = None
+) -> list[Found]:
+    """The messages that fit a question best; of equal ones the later first.
+
+    Args:
+        messages: The history.
+        query: What is looked for.
+        limit: How many are found at most.
+        view: What of the history is sent anyway, and not searched: whoever asks reads it. None
+            to search all of it, as is done where nothing is left out.
+    """
+    view = None if view == WHOLE else view
     wanted = asked(query)
     if not wanted:
         return []
-    read = [(id_, role, text, counts(text, wanted)) for id_, role, text in passages(messages)]
+    looked_at = passages(messages, view)
+    read = [(id_, role, text, counts(text, wanted)) for id_, role, text in looked_at]
     holding = Counter(word for *_, there in read for word in there)
     found: list[tuple[float, int, str, str, str]] = []
     for n, (id_, role, text, there) in enumerate(read):
@@ -90,8 +103,8 @@ def _count(plain: str, word: str) -> int:
     return sum(plain.startswith(word, at) for at in range(len(plain)))
 
 
-def passages(messages: Sequence[Message]) -> list[tuple[str, str, str]]:
-    """Each message's text and each call's result: id, role, text.
+def passages(messages: Sequence[Message], view: View | None = None) -> list[tuple[str, str, str]]:
+    """Each message's text and each call's result, as far as it is not sent whole: id, role, text.
 
     Earlier searches are left out: they hold the words that are looked for, and nothing new.
     """
@@ -100,12 +113,22 @@ def passages(messages: Sequence[Message]) -> list[tuple[str, str, str]]:
     for n, message in enumerate(messages, 1):
         made = {p.id for p in message.parts if type(p) is CallPart and p.name == SEARCH}
         searches |= made
-        text = spelled(message, made)
+        is_sent = view is not None and (n > view.start or n == view.asked + 1)
+        text = "" if is_sent else spelled(message, made)
         if text:
             found.append((f"m{n}", message.role, text[:LOOKED_AT]))
-        results = [part for part in message.parts if type(part) is ResultPart]
+        parts = _not_whole(message, n - 1, view) if is_sent and view is not None else message.parts
+        results = [part for part in parts if type(part) is ResultPart]
         found += [(p.id, "tool", p.result[:LOOKED_AT]) for p in results if p.id not in searches]
     return found
+
+
+def _not_whole(message: Message, at: int, view: View) -> list[Part]:
+    """The parts of a message that are sent shortened."""
+    if at >= view.whole:
+        return []
+    pairs = zip(message.parts, shortened(message, view.kept).parts, strict=True)
+    return [part for part, held in pairs if held is not part]
 
 
 def passage(messages: Sequence[Message], id_: str) -> str | None:

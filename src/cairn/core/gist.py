@@ -13,24 +13,46 @@ from typing import Any
 from cairn.core.messages import CallPart, Message, Record, ResultPart, parse_object, text_of
 
 ASKED_KEPT, ASKED_CHARS = 6, 400
+EARLY_KEPT = 3
+"""So many of the requests behind the first are kept in their words, whatever comes later."""
 CALLS_KEPT, CALL_CHARS = 16, 160
+LAST_CHARS = 80
 MARKS_KEPT = 24
+OLDEST_KEPT = 8
+"""So many of the identifiers of persons are the first that were named; the others are the last."""
 SAID_CHARS = 400
+BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
+LOOKED_AT = 4_000
+"""Characters of a result, or of what the agent said, in which identifiers are looked for."""
+READ = 20_000
+"""Characters of a message, from its end, in which they are looked for."""
 _PART = r"[\w.+@%\u00c0-\u04ff-]"
 """What a part of a path is made of, spaces and scripts without them aside."""
+_LETTER = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+"""Letters of scripts whose words stand without spaces: they belong to a part that begins with one,
+and else to the sentence around it."""
+_WIDE = rf"[{_LETTER}][\w+@%\u00c0-\u04ff{_LETTER}-]{{0,128}}+(?:\.[\w+@%-]{{1,32}}+)*+"
+_URL = rf"[^\s<>\"'`\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uff00-\uffef]|(?<=[/=?&#])[{_LETTER}]++"
+_CODE = r"\b(?=[\w-]{0,127}\d)[A-Za-z0-9][\w-]{3,128}\b"
 MARK = re.compile(
-    r"\b[A-Za-z][A-Za-z0-9+]{1,15}://[^\s<>\"'`]{2,200}"
+    rf"\b[A-Za-z][A-Za-z0-9+]{{1,15}}://(?:{_URL}){{2,2048}}"
     r"|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}"
     rf"|(?<!\w)[A-Za-z]:[\\/](?:{_PART}{{1,128}}+[\\/]){{0,40}}(?:{_PART}{{1,128}}+)?"
+    rf"|(?:~[\w.-]{{0,32}}+)?/(?:{_PART}{{1,128}}+/){{1,20}}{_WIDE}"
+    rf"(?:/(?:{_WIDE}|{_PART}{{1,128}}+)){{0,40}}"
+    rf"|(?:~[\w.-]{{0,32}}+)?/{_WIDE}(?:/(?:{_WIDE}|{_PART}{{1,128}}+)){{1,40}}"
     rf"|(?:~[\w.-]{{0,32}}+)?/(?:{_PART}{{1,128}}+/){{0,40}}{_PART}{{1,128}}+/?"
     rf"|(?:{_PART}{{1,128}}+/){{1,40}}(?:{_PART}{{1,128}}+)?"
     rf"|(?:\.{{1,2}}|\\)\\(?:{_PART}{{1,128}}+\\){{0,40}}{_PART}{{1,128}}+"
-    r"|\b(?=[\w-]{0,39}\d)[A-Za-z0-9][\w-]{3,40}\b",
+    rf"|{_CODE}",
     re.ASCII,
 )
 """Addresses, paths and codes: what is of no use unless it is exact.
 
 Parts of a path are taken whole or not at all, so that no text makes it try again and again."""
+
+CODE = re.compile(_CODE, re.ASCII)
+"""Codes alone: all that can be found where no sign of an address or a path stands."""
 
 
 class Gist(Record):
@@ -38,20 +60,28 @@ class Gist(Record):
 
     Args:
         first: The first request of a person.
+        early: The few that followed it.
         asked: The last requests, in few words each.
         done: How often each tool came to an end, well and otherwise.
+        last: The last call of each tool, and what came of it.
         calls: The last calls and what came of them.
         said: The last words of the agent.
-        marks: Addresses, paths and codes, the last ones last.
+        marks: Addresses, paths and codes that persons and calls have named, the last ones last.
+        own: Those that persons have named: the first ones, and the last ones last.
+        found: Those that only results and the agent itself have named.
         upto: How many messages of the transcript it is of.
     """
 
     first: str = ""
+    early: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
     done: dict[str, tuple[int, int]] = {}
+    last: dict[str, str] = {}
     calls: tuple[str, ...] = ()
     said: str = ""
     marks: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
     upto: int = 0
 
 
@@ -59,17 +89,26 @@ def extended(gist: Gist, messages: Sequence[Message], asked_at: Sequence[int], u
     """The gist of so many of the messages; `asked_at` says which are a person's requests."""
     requests = set(asked_at)
     first, said, done = gist.first, gist.said, dict(gist.done)
-    asked, calls, marks = list(gist.asked), list(gist.calls), list(gist.marks)
+    asked, calls = list(gist.asked), list(gist.calls)
+    early, last = list(gist.early), dict(gist.last)
+    marks, own, read = list(gist.marks), list(gist.own), list[str]()
     open_calls: dict[str, CallPart] = {}
     for n, message in enumerate(messages[gist.upto : upto], gist.upto):
         text = text_of(message.parts)
         said_by_a_person = n in requests or not text.startswith("[runtime]")
         if message.role == "user" and said_by_a_person:
-            first = first or _short(text, ASKED_CHARS)
-            asked.append(_short(text, ASKED_CHARS))
-            marks += marks_in(text)
+            words = short(text, ASKED_CHARS)
+            if not first:
+                first = words
+            elif len(early) < EARLY_KEPT:
+                early.append(words)
+            asked.append(words)
+            named = marks_of_a_person(text)
+            marks += named
+            own += named
         elif message.role == "assistant":
-            said = _short(text, SAID_CHARS) or said
+            said = short(text, SAID_CHARS) or said
+            read.append(text[:LOOKED_AT])
         for part in message.parts:
             if type(part) is CallPart:
                 open_calls[part.id] = part
@@ -79,26 +118,82 @@ def extended(gist: Gist, messages: Sequence[Message], asked_at: Sequence[int], u
                 name = made.name if made is not None else "?"
                 well, badly = done.get(name, (0, 0))
                 done[name] = (well + part.ok, badly + (not part.ok))
-                arguments = _short(made.arguments, CALL_CHARS // 2) if made is not None else ""
-                fate = "" if part.ok else "failed: "
-                calls.append(
-                    f"{part.id} {name} {arguments}: {fate}{_short(part.result, CALL_CHARS)}"
-                )
+                arguments = short(made.arguments, CALL_CHARS // 2) if made is not None else ""
+                came = f"{'' if part.ok else 'failed: '}{short(part.result, CALL_CHARS)}"
+                read.append(part.result[:LOOKED_AT])
+                calls.append(f"{part.id} {name} {arguments}: {came}")
+                last[name] = short(f"{part.id}: {came}", LAST_CHARS)
         del asked[:-ASKED_KEPT], calls[:-CALLS_KEPT]
+    kept, of_persons = _last(marks), both_ends(own)
     return Gist(
         first=first,
+        early=tuple(early),
         asked=tuple(asked),
         done=done,
+        last=last,
         calls=tuple(calls),
         said=said,
-        marks=tuple(dict.fromkeys(reversed(marks)))[:MARKS_KEPT][::-1],
+        marks=kept,
+        own=of_persons,
+        found=_last_read(read, gist.found, (*of_persons, *kept)),
         upto=max(gist.upto, upto),
     )
 
 
+def _last(marks: list[str]) -> tuple[str, ...]:
+    """The last different ones."""
+    return tuple(dict.fromkeys(reversed(marks)))[:MARKS_KEPT][::-1]
+
+
+def both_ends(marks: Sequence[str]) -> tuple[str, ...]:
+    """The first different ones, and the last different ones of the others."""
+    oldest = tuple(dict.fromkeys(marks))[:OLDEST_KEPT]
+    newest = dict.fromkeys(mark for mark in reversed(marks) if mark not in oldest)
+    return (*oldest, *tuple(newest)[: MARKS_KEPT - OLDEST_KEPT][::-1])
+
+
+def _last_read(
+    texts: list[str], before: tuple[str, ...], named: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The last different marks of texts, and of those known before; read only as far as needed."""
+    kept: dict[str, None] = {}
+    for text in reversed(texts):
+        kept |= dict.fromkeys(mark for mark in reversed(marks_in(text)) if mark not in named)
+        if len(kept) >= MARKS_KEPT:
+            return tuple(kept)[:MARKS_KEPT][::-1]
+    kept |= dict.fromkeys(mark for mark in reversed(before) if mark not in named)
+    return tuple(kept)[:MARKS_KEPT][::-1]
+
+
 def marks_in(text: str) -> list[str]:
     """Addresses, paths and codes in a text, at most as many as are kept, the last ones."""
-    return [found.rstrip(".,;:") for found in MARK.findall(text[-20_000:])][-MARKS_KEPT:]
+    found = _form_for(text).findall(text[-READ:])[-MARKS_KEPT:]
+    return [bare for each in found if (bare := _bare(each))]
+
+
+def marks_of_a_person(text: str) -> list[str]:
+    """Addresses, paths and codes in what a person says, also before a long text that is pasted."""
+    form = _form_for(text)
+    found = form.findall(text[-READ:])
+    if len(text) > READ:  # what the cut goes through is not exact
+        found[:0] = (m[0] for m in form.finditer(text[:LOOKED_AT]) if m.end() < LOOKED_AT)
+    return [bare for each in found if (bare := _bare(each))]
+
+
+def _form_for(text: str) -> re.Pattern[str]:
+    """Without these signs only codes can stand in it, and to look for one form costs far less."""
+    return MARK if "/" in text or "@" in text or "\\" in text else CODE
+
+
+def _bare(mark: str) -> str:
+    """Without the signs of the sentence that it stood in."""
+    while mark:
+        last = mark[-1]
+        alone = any(last == b and mark.count(b) > mark.count(a) for a, b in BRACKETS)
+        if last not in ".,;:!?" and not alone:
+            break
+        mark = mark[:-1]
+    return mark
 
 
 def _values(arguments: str) -> str:
@@ -119,6 +214,7 @@ def _leaves(value: Any) -> Iterator[str]:
             yield str(one)
 
 
-def _short(text: str, chars: int) -> str:
+def short(text: str, chars: int) -> str:
+    """A text on one line, of so many characters at most."""
     line = " ".join(text[: chars * 4].split())
     return line if len(line) <= chars else f"{line[: chars - 1]}…"

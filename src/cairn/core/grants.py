@@ -18,7 +18,7 @@ from cairn.core.guard import canonical
 from cairn.core.messages import Principal, Record, calls_of, parse_object
 from cairn.core.state import Call, RunState, authors
 from cairn.core.terms import ApprovalTerms, unmet
-from cairn.errors import ConfigError, Refused, UnknownGrant
+from cairn.errors import ConfigError, Refused, UnknownGrant, safe_repr
 
 replace = msgspec.structs.replace
 DAY_US = 86_400_000_000
@@ -205,7 +205,7 @@ def made(grants: Grants, wanted: ev.GrantMade, now: int) -> ev.GrantMade:
     text = wanted.arguments
     if text and parse_object(text) is None:
         raise ConfigError(
-            "grant.arguments", f"{text!r:.200} is no JSON object", 'Write {"order": "7"}'
+            "grant.arguments", f"{safe_repr(text)} is no JSON object", 'Write {"order": "7"}'
         )
     if wanted.until and wanted.until <= now:
         raise ConfigError("grant.until", "it lies in the past", "Name a time that is to come")
@@ -228,7 +228,7 @@ def revoked(grants: Grants, n: int, reason: str = "") -> ev.GrantRevoked | None:
     """
     grant = grants.known.get(n)
     if grant is None:
-        raise UnknownGrant(f"there is no grant {n}")
+        raise UnknownGrant(f"there is no grant {safe_repr(n)}")
     return None if grant.revoked_at else ev.GrantRevoked(n=n, reason=reason)
 
 
@@ -355,8 +355,10 @@ def asked_in(run: str, entries: Iterable[ev.Entry]) -> list[Asked]:
 
 def grant_of(rule: str) -> int:
     """The number of the grant that a call's rule names, 0 for none."""
+    if not rule.startswith(PREFIX):
+        return 0
     number = rule.removeprefix(PREFIX)
-    return int(number) if rule.startswith(PREFIX) and number.isdecimal() else 0
+    return int(number) if number.isdecimal() else 0
 
 
 def recorded_in(entries: Iterable[ev.Entry]) -> Grants:

@@ -9,6 +9,7 @@ length without giving up values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Generic, TypeVar, overload
 
 T = TypeVar("T")
@@ -45,7 +46,10 @@ class History(Sequence[T], Generic[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
         if isinstance(index, slice):
-            return [self._items[i] for i in range(*index.indices(self._length))]
+            start, stop, step = index.indices(self._length)
+            if step == 1:
+                return self._items[start:stop]
+            return [self._items[i] for i in range(start, stop, step)]
         if index < 0:
             index += self._length
         if not 0 <= index < self._length:
@@ -53,9 +57,7 @@ class History(Sequence[T], Generic[T]):
         return self._items[index]
 
     def __iter__(self) -> Iterator[T]:
-        items = self._items
-        for i in range(self._length):
-            yield items[i]
+        return islice(self._items, self._length)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, History):

@@ -45,7 +45,12 @@ class Pending(Record):
             "takeover": f"cairn resolve {self.id} --happened --result TEXT",
             "in_doubt": f"cairn resolve {self.id} --happened | --not-happened | --give-up",
         }[self.kind]
-        return f"{self.id}: {self.kind} {self.tool}({self.detail}) - {verb}"
+        return f"{self.id}: {f'{self.kind} {self.wanted}'.strip()} - {verb}"
+
+    @property
+    def wanted(self) -> str:
+        """What is to be decided: a call with its arguments, or a question."""
+        return f"{self.tool}({self.detail})" if self.tool else self.detail
 
 
 NOISY = frozenset({*PERSON, CallStatus.RETRYING, CallStatus.UNKNOWN})

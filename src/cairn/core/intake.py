@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from math import log
 
@@ -15,16 +15,17 @@ from cairn.core.fence import fenced
 from cairn.core.limits import MIN_OUTPUT_TOKENS, estimate_tokens
 from cairn.core.messages import clean, text_of
 from cairn.core.policy.form import TaskKind
-from cairn.core.rules import Need, Rules
+from cairn.core.rules import IntakeRules, Need, Rules
 from cairn.core.state import RunState
+from cairn.core.usable import Usable
 from cairn.core.words import asked as asked_words
 from cairn.errors import ErrorClass
 
 ASKS = 2
 """How often a person is asked for what is missing, before the run gives up."""
 CLASSIFY_TRIES = 2
-LOOKED_AT = 20_000
-"""Characters of the requests that are searched for what they must hold."""
+LOOKED_AT = 1_000_000
+"""So many of the last characters of each message are searched for what it must hold."""
 FEW = 24
 """So many tools are all offered; of more only those that fit."""
 CHOSEN = 12
@@ -48,9 +49,9 @@ def own_requests(state: RunState) -> str:
     return "\n".join(text_of(message.parts) for message in own)
 
 
-def all_requests(state: RunState) -> str:
-    """What persons have asked for in the whole conversation, in their words."""
-    return "\n".join(text_of(state.messages[n].parts) for n in state.asked)
+def all_requests(state: RunState) -> Iterator[str]:
+    """What persons have asked for in the whole conversation, message by message, newest first."""
+    return (text_of(state.messages[n].parts) for n in reversed(tuple(state.asked)))
 
 
 def last_asked(state: RunState) -> int:
@@ -58,10 +59,19 @@ def last_asked(state: RunState) -> int:
     return state.asked[-1] if len(state.asked) else 0
 
 
-def missing(needs: tuple[Need, ...], text: str) -> tuple[Need, ...]:
-    """What a request does not hold."""
-    shown = text[:LOOKED_AT]
-    return tuple(need for need in needs if re.search(need.pattern, shown, re.IGNORECASE) is None)
+def missing(rules: IntakeRules, *texts: str) -> tuple[Need, ...]:
+    """What none of these messages holds; each is searched by itself, in the order given."""
+    holds, wanted = rules.holds or _holds, rules.needs
+    for text in texts:
+        if not wanted:
+            break
+        shown = text[-LOOKED_AT:]
+        wanted = tuple(need for need in wanted if not holds(need.pattern, shown))
+    return wanted
+
+
+def _holds(pattern: str, text: str) -> bool:
+    return re.search(pattern, text, re.IGNORECASE) is not None
 
 
 def to_classify(state: RunState) -> str:
@@ -100,7 +110,7 @@ def taken_in(state: RunState, rules: Rules) -> ev.Event | Aside | None:
     """What is still to be settled before work starts; None when everything is."""
     needs = rules.intake.needs
     # "thanks" after an order must not be asked for the order again
-    wanted = missing(needs, all_requests(state)) if needs else ()
+    wanted = missing(rules.intake, *all_requests(state)) if needs else ()
     if wanted:
         created = state.created
         alone = created is not None and created.approvals != "ask"
@@ -114,14 +124,18 @@ def taken_in(state: RunState, rules: Rules) -> ev.Event | Aside | None:
     if model is None or state.classified is not None or state.kind == KINDS[0]:
         return None
     if state.summary_tries >= CLASSIFY_TRIES:
-        why = "no model said a kind"
-        return ev.TaskClassified(kind=state.kind, by="none", why=why)
+        return unclassified(state, "no model said a kind")
     return Aside(
         purpose="classify",
         spec=model,
         input_tokens=estimate_tokens(to_classify(state)) + estimate_tokens(CLASSIFY),
         output_tokens=min(model.max_output, MIN_OUTPUT_TOKENS),
     )
+
+
+def unclassified(state: RunState, why: str) -> ev.TaskClassified:
+    """The kind stays what the task or the agent said, for no model has narrowed it."""
+    return ev.TaskClassified(kind=state.kind, by="none", why=why)
 
 
 def classified(state: RunState, text: str) -> ev.TaskClassified:
@@ -132,24 +146,14 @@ def classified(state: RunState, text: str) -> ev.TaskClassified:
     return ev.TaskClassified(kind=narrower(kind, state.kind), by="model")
 
 
-def _first(state: RunState, rules: Rules) -> list[str]:
-    """The first tools of the catalogue that a task of this kind may be offered."""
-    reads = state.kind == KINDS[0]
-    fit = (n for n in rules.catalogue if not reads or _reads(rules, n))
-    return list(islice(fit, CHOSEN))
-
-
-def _reads(rules: Rules, name: str) -> bool:
-    spec = rules.tools.get(name)
-    return spec is not None and spec.effect == "read"
-
-
 def chosen_tools(state: RunState, rules: Rules) -> ev.ToolsOffered:
     """The tools that fit the request, and those that were used before; the first if none does."""
-    found = choose(rules.catalogue, own_requests(state), rules.always, CHOSEN)
+    usable = Usable(state, rules)
+    fit = {name: words for name, words in rules.catalogue.items() if usable(name)}
+    found = choose(fit, own_requests(state), rules.always, CHOSEN)
     used = tuple(name for name in state.gist.done if name in rules.catalogue)
     kept = tuple(name for name in state.offered if name in rules.catalogue)
     names = dict.fromkeys((*found, *used, *(kept if state.offered_for >= 0 else ())))
     if not names:  # no word of the request fits: a start is better than nothing
-        names = dict.fromkeys(_first(state, rules))
+        names = dict.fromkeys(islice(fit, CHOSEN))
     return ev.ToolsOffered(names=tuple(names)[: CHOSEN * 2], why="request")

@@ -110,10 +110,15 @@ MARKER = re.compile(rf"\[redacted (?:{'|'.join(KINDS)})\]")
 BEGINNINGS = tuple(dict.fromkeys(word for s in SHAPES for word in s.needed if word != "gh"))
 _NEAR = (*BEGINNINGS, "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "://")
 _RARE = "_9:JKYGZXQVx.-"
-_BY_RARE = {
-    rare: tuple(w for w in _NEAR if rare in w and not set(w) & set(_RARE[: _RARE.index(rare)]))
+_BY_RARE = tuple(
+    (rare, words)
     for rare in _RARE
-}
+    if (
+        words := tuple(
+            w for w in _NEAR if rare in w and not set(w) & set(_RARE[: _RARE.index(rare)])
+        )
+    )
+)
 _COMMON = tuple(word for word in _NEAR if not set(word) & set(_RARE))
 """One character is found much faster than a word: where it is missing, so is the word."""
 
@@ -165,25 +170,43 @@ def near_key(text: str) -> bool:
         return False
     if not has_word(text, SHORTEST_VALUE):
         return False  # that is found out much faster than a pattern is looked for
-    for rare, words in _BY_RARE.items():
-        if rare in text and any(word in text for word in words):
-            return True
-    if any(word in text for word in _COMMON):
+    if _begun(text):
         return True
     low = text.lower()
-    if ("=" in text or ":" in text) and any(word in low for word in _NEAR_WORDS):
+    if ("=" in text or ":" in text) and _one_of(_NEAR_WORDS, low):
         return True
     return "basic" in low or has_run(text, SHORTEST_ENCODED)
+
+
+def _one_of(words: tuple[str, ...], text: str) -> bool:
+    for word in words:  # noqa: SIM110 - a generator costs more than what it looks for
+        if word in text:
+            return True
+    return False
+
+
+def _begun(text: str) -> bool:
+    """Whether a text holds what one of the forms cannot do without."""
+    for rare, words in _BY_RARE:
+        if rare in text and _one_of(words, text):
+            return True
+    return _one_of(_COMMON, text)
+
+
+def _possible(text: str) -> list[Shape]:
+    """The forms of which a text holds what is needed, in order."""
+    if not _begun(text):
+        return []
+    return [shape for shape in SHAPES if _one_of(shape.needed, text)]
 
 
 def key_like(text: str) -> list[tuple[int, int, str]]:
     """Where something stands that looks like a key: start, end and kind, in order."""
     found: list[tuple[int, int, str]] = []
-    for kind, needed, pattern, _ in SHAPES:
-        if any(word in text for word in needed):
-            found += _matches(kind, pattern, text)
+    for kind, _, pattern, _ in _possible(text):
+        found += _matches(kind, pattern, text)
     low = text.lower()
-    if any(word in low for word in _NEAR_WORDS):
+    if _one_of(_NEAR_WORDS, low):
         found += _matches("credential", _ASSIGNED, text)
     if "basic" in low:
         found += _matches("credential", _BASIC, text)
@@ -208,8 +231,7 @@ def holds_key(run: str, *, sure: bool = True) -> bool:
     inner = _decode(run).decode("latin-1")
     return any(
         _matches(shape.kind, shape.pattern, inner) if sure else shape.pattern.search(inner)
-        for shape in SHAPES
-        if any(word in inner for word in shape.needed)
+        for shape in _possible(inner)
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cairn.core.events import Disposition
 from cairn.core.messages import Record
-from cairn.errors import ConfigError, ErrorClass
+from cairn.errors import ConfigError, ErrorClass, safe_repr
 
 ALWAYS = 1_000_000_000
 _E = ErrorClass
@@ -73,7 +73,7 @@ TABLE: dict[ErrorClass, tuple[Rung, ...]] = {
     _E.TIMEOUT: (Rung(disposition="retry", times=2), *RESORT),
     _E.NETWORK: (Rung(disposition="retry", times=5), *RESORT),
     _E.STREAM_INTERRUPTED: (Rung(disposition="retry", times=3), *RESORT),
-    _E.CONTEXT_OVERFLOW: _row(("retry", 3), ("end", 1)),
+    _E.CONTEXT_OVERFLOW: _row(("retry", 3), ("switch", 1), ("end", 1)),
     _E.REQUEST_TOO_LARGE: _row(("end", 1)),
     _E.INVALID_REQUEST: _row(("end", 1)),
     _E.AUTH: RESORT,
@@ -126,7 +126,7 @@ class Ladder(Record, gc=True):
                 if rung.disposition not in allowed:
                     raise ConfigError(
                         f"ladder.{error_class.value}",
-                        f"{rung.disposition!r} cannot be done about it",
+                        f"{safe_repr(rung.disposition)} cannot be done about it",
                         f"Use one of {', '.join(sorted(allowed))}",
                     )
 

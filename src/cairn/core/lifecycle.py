@@ -128,6 +128,7 @@ _WORK = (
     ev.RunPauseRequested,
     ev.RunVersionChanged,
     ev.ContextCompacted,
+    ev.ContextUpdated,
     ev.TurnFed,
     ev.TaskClassified,
 )

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 import msgspec
 
 from cairn.core.messages import Record
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 
 SAFETY_TENTHS = 13
 """Estimated input is reserved at 1.3 times (law 7), written in tenths to stay in integers."""
 MIN_OUTPUT_TOKENS = 256
 """A request that could answer in fewer tokens than this is not worth making."""
+
+GREATEST = (1 << 63) - 1
+"""The most that a bound may say: the greatest whole number that every store keeps."""
 
 
 class Limits(Record):
@@ -53,6 +56,7 @@ class Limits(Record):
             ConfigError: a name is no limit, or its value is no whole number of 0 or more.
         """
         named = {f: getattr(other, f) for f in FIELDS} if isinstance(other, Limits) else other
+        _check_named(named)
         for field, bound in named.items():
             _check(field, bound)
         stricter = {f: min(getattr(self, f), bound) for f, bound in named.items()}
@@ -66,6 +70,7 @@ class Limits(Record):
         """
         if isinstance(other, Limits):
             return other
+        _check_named(other)
         for field, bound in other.items():
             _check(field, bound)
         return msgspec.structs.replace(self, **other)
@@ -74,13 +79,22 @@ class Limits(Record):
 FIELDS = Limits.__struct_fields__
 
 
+def _check_named(limits: object) -> None:
+    if not isinstance(limits, Mapping):
+        fix = 'Give cairn.Limits, or a mapping as {"steps": 10}'
+        raise ConfigError("limits", f"{safe_repr(limits)} are none", fix)
+
+
 def _check(field: str, bound: object) -> None:
     if field not in FIELDS:
         raise ConfigError(f"limits.{field}", "there is no such limit", f"Use {', '.join(FIELDS)}")
     if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:
         raise ConfigError(
-            f"limits.{field}", f"{bound!r} is no bound", "Give a whole number, 0 or more"
+            f"limits.{field}", f"{safe_repr(bound)} is no bound", "Give a whole number, 0 or more"
         )
+    if bound > GREATEST:
+        fix = f"Give a smaller one: it holds up to {GREATEST:,}"
+        raise ConfigError(f"limits.{field}", "no journal keeps so large a number", fix)
 
 
 class Usage(Record):
@@ -197,6 +211,8 @@ class Price(Rates):
 
         A tier need not be dearer than what lies below it, so all that can apply are compared.
         """
+        if not self.tiers:
+            return self.dearest_input, self.output
         possible = (self, *(tier for tier in self.tiers if tier.above < input_tokens))
         return max(r.dearest_input for r in possible), max(r.output for r in possible)
 
@@ -213,7 +229,7 @@ def _check_rate(field: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ConfigError(
             f"price.{field}",
-            f"{value!r} is no whole number of 0 or more",
+            f"{safe_repr(value)} is no whole number of 0 or more",
             "Prices are micro-USD per million tokens: 1.25 USD is 1_250_000",
         )
 

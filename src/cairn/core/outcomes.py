@@ -13,6 +13,7 @@ from cairn.core.ladder import RETRY_AFTER_CAP_US, backoff_us
 from cairn.core.lifecycle import CallStatus
 from cairn.core.limits import Usage
 from cairn.core.messages import CallPart, Part, Reasoning, Record, Text, clean
+from cairn.core.remaining import larger
 from cairn.core.rules import GRACE_US, ModelSpec, Problem, Rules, ToolSpec
 from cairn.core.state import Call, RunState
 from cairn.errors import ErrorClass
@@ -195,14 +196,16 @@ def _fault(
     if state.request is not None and state.request.purpose != "turn":
         return _beside(state, rules, fault, now, latency_us, jitter)
     possible = {"retry", "repair", "end"}
-    if state.model + 1 < len(rules.models):
+    wider = larger(rules.models, state.model)
+    overflow = fault.error_class is ErrorClass.CONTEXT_OVERFLOW
+    if wider if overflow else state.model + 1 < len(rules.models):
         possible.add("switch")
         row = rules.ladder.row(fault.error_class)
         if fault.retry_after_us > LONG_WAIT_US and any(r.disposition == "switch" for r in row):
             possible.discard("retry")
     rung = rules.ladder.choose(fault.error_class, state.tries, frozenset(possible))
     retry_at = 0
-    if rung.disposition == "retry" and fault.error_class is not ErrorClass.CONTEXT_OVERFLOW:
+    if rung.disposition == "retry" and not overflow:
         used = state.tries.get(f"{fault.error_class.value}:retry", 0)
         wait = backoff_us(rung.backoff_us, used, jitter)
         retry_at = now + max(wait, min(fault.retry_after_us, RETRY_AFTER_CAP_US))
@@ -218,6 +221,7 @@ def _fault(
         status=fault.status,
         asked_us=fault.retry_after_us,
         measured=fault.usage is not None or fault.error_class not in UNANSWERED,
+        fallback=wider[0] if overflow and rung.disposition == "switch" else 0,
     )
 
 

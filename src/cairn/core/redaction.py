@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_origin
 
 import msgspec
 
 from cairn.core.keylike import MARKER, is_credential, key_like, marker, near_key
 from cairn.core.messages import Reasoning, Text
+from cairn.core.remembered import MOST_CHARS, How, Remembered
 from cairn.core.secrets import DEFUSED, HANDLE, OPENING, Finder
 
 T = TypeVar("T")
@@ -29,9 +31,6 @@ _IDS = frozenset({"alias", "request_id"})
 _JSON = frozenset({"arguments"})
 SHORTEST = 6
 """Nothing shorter is a secret or a key, a number in JSON neither."""
-MOST_REMEMBERED = 256
-MOST_CHARS = 1_000_000
-"""Of all texts that are remembered; a longer one is not."""
 LOST = '"[the runtime could not read this]"'
 
 
@@ -62,48 +61,20 @@ class _Change(NamedTuple):
     put: str
 
 
-_How = Literal["text", "json", "id"]
-
-
-class _Memory:
-    """What was found of texts a short while ago, by the texts themselves.
-
-    What lands is redacted, and again when it is recorded: the second time finds it here. Two
-    generations, so that what was just seen is never forgotten to make room.
-    """
-
-    __slots__ = ("_chars", "_new", "_old", "finder")
-
-    def __init__(self, finder: Finder) -> None:
-        self.finder = finder
-        self._new: dict[tuple[str, _How], str] = {}
-        self._old: dict[tuple[str, _How], str] = {}
-        self._chars = 0
-
-    def get(self, text: str, how: _How) -> str | None:
-        known = self._new.get((text, how))
-        if known is None and self._old:
-            known = self._old.get((text, how))
-        return known
-
-    def keep(self, text: str, how: _How, known: str) -> None:
-        if self._chars >= MOST_CHARS or len(self._new) >= MOST_REMEMBERED:
-            self._old, self._new, self._chars = self._new, {}, 0
-        self._new[text, how] = self._new[known, how] = known
-        self._chars += len(text) + (0 if known is text else len(known))
-
-
 class Redaction:
     """Takes out what must not be kept, for the runs of one principal."""
 
-    __slots__ = ("_memory", "_registry")
+    __slots__ = ("_finder", "_memory", "_registry")
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._memory = _Memory(registry.finder)
+        self._finder = registry.finder
+        self._memory: Remembered | None = None
 
     def text(self, text: str) -> str:
         """The text without secrets and what looks like one."""
+        if text in self._registry.finder.clean.text:
+            return text
         if not SHORTEST <= len(text) <= MOST_CHARS:
             return self._text(text) if text else text
         return self._remembered(text, self._text, "text")
@@ -111,15 +82,27 @@ class Redaction:
     def _text(self, text: str) -> str:
         return _applied(text, self._changes(text)) if self._near(text) else text
 
-    def _remembered(self, text: str, found: Callable[[str], str], how: _How) -> str:
-        """What was found of a text before; what comes back is seen again as what is recorded."""
-        finder, memory = self._registry.finder, self._memory
-        if memory.finder is not finder:
-            memory = self._memory = _Memory(finder)
-        known = memory.get(text, how)
-        if known is None:
-            known = found(text)
-            memory.keep(text, how, known)
+    def _remembered(self, text: str, found: Callable[[str], str], how: How) -> str:
+        """What was found of a text before; what comes back is seen again as what is recorded.
+
+        That a text is clean depends on what is known alone, and is remembered for all redactions
+        that know it. What depends on whose redaction this is stays with it.
+        """
+        finder = self._registry.finder
+        known = finder.clean.get(text, how)
+        if known is not None:
+            return known
+        memory = self._memory if self._finder is finder else None
+        known = memory.get(text, how) if memory is not None else None
+        if known is not None:
+            return known
+        known = found(text)
+        if known == text and OPENING not in text and "\\u" not in text:
+            finder.clean.keep(text, how, text)
+            return text
+        if memory is None:
+            self._finder, self._memory = finder, (memory := Remembered())
+        memory.keep(text, how, known)
         return known
 
     def found_in(self, text: str) -> bool:
@@ -128,15 +111,19 @@ class Redaction:
 
     def json(self, text: str) -> str:
         """A JSON text: still JSON afterwards, and untouched without a secret in it."""
+        if text in self._registry.finder.clean.json:
+            return text
         if not SHORTEST <= len(text) <= MOST_CHARS:
             return self._json(text) if text else text
         return self._remembered(text, self._json, "json")
 
     def _json(self, text: str) -> str:
-        if not self._near(text) and "\\u" not in text:
+        # a text alone, with nothing escaped, is near a secret if what stands in it is
+        alone = text[:1] == '"' and "\\" not in text
+        if not alone and not self._near(text) and "\\u" not in text:
             return text
         try:
-            value = json.loads(text, object_pairs_hook=_distinct)
+            value = _READER.decode(text)
             hidden = self._tree(value)
         except (ValueError, RecursionError):
             return self.text(text)
@@ -146,16 +133,17 @@ class Redaction:
 
     def value(self, value: T) -> T:
         """A record, or what it is made of, with all its texts redacted."""
-        return self._value(value)  # type: ignore[no-any-return]  # its type is that of what came
+        redacted: T = self._value(value)
+        return redacted
 
     def _value(self, value: Any) -> Any:
         kind = type(value)
         if kind is str:
             return self.text(value)
         if kind is msgspec.Raw:
-            raw = bytes(value)
-            hidden = self.json(raw.decode()).encode()
-            return value if hidden == raw else msgspec.Raw(_readable(hidden))
+            text = bytes(value).decode()
+            hidden = self.json(text)
+            return value if hidden == text else msgspec.Raw(_readable(hidden.encode()))
         if isinstance(value, msgspec.Struct):
             return self._record(value)
         if kind is tuple:
@@ -167,26 +155,34 @@ class Redaction:
         return value
 
     def _record(self, record: msgspec.Struct) -> msgspec.Struct:
+        plan = _plans.get(type(record))
+        if plan is None:
+            plan = _plan(type(record))
         changed: dict[str, Any] = {}
-        for name, how in _plan(type(record)):
+        for name, redacted in plan:
             before = getattr(record, name)
-            if not before:
-                continue
-            after = self._field(how, before)
-            if after is not before and after != before:
-                changed[name] = after
+            if before:
+                after = redacted(self, before)
+                if after is not before and after != before:
+                    changed[name] = after
         return msgspec.structs.replace(record, **changed) if changed else record
 
-    def _field(self, how: str, value: Any) -> Any:
-        if how == "json" and type(value) is str:
-            return self.json(value)
-        if how == "id" and type(value) is str:
+    def _written(self, value: Any) -> Any:
+        return self.json(value) if type(value) is str else self._value(value)
+
+    def _id(self, value: Any) -> Any:
+        if type(value) is str:
+            if value in self._registry.finder.clean.id:
+                return value
             return self._remembered(value, self._without_known, "id")
-        if how == "opaque":
-            return "" if self._registry.finder.near(str(value)) else value
         return self._value(value)
 
+    def _opaque(self, value: Any) -> Any:
+        return "" if self._registry.finder.near(str(value)) else value
+
     def _tuple(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(values) == 1:
+            return values if (one := self._value(values[0])) is values[0] else (one,)
         hidden = tuple([self._value(each) for each in self._joined(values)])
         same = all(one is other for one, other in zip(values, hidden, strict=True))
         return values if same else hidden
@@ -286,7 +282,7 @@ class Redaction:
         changes: list[_Change] = []
         search = self._between if keys else self._known
         at = 0
-        for kept in _KEPT.finditer(text):
+        for kept in _KEPT.finditer(text) if "[" in text else ():
             changes += search(text, at, kept.start())
             changes += self._judged(kept)
             at = kept.end()
@@ -314,6 +310,8 @@ class Redaction:
 
     def _known(self, text: str, start: int, end: int) -> list[_Change]:
         registry = self._registry
+        if not registry.finder.values:
+            return []
         return [
             _Change(start + f.start, start + f.end, registry.handle(f.value, f.form))
             for f in registry.finder.find(text[start:end])
@@ -366,21 +364,30 @@ def _readable(data: bytes) -> bytes:
     return data
 
 
-_plans: dict[type, tuple[tuple[str, str], ...]] = {}
+_READER = json.JSONDecoder(object_pairs_hook=_distinct)
+
+_Plan = tuple[tuple[str, Callable[[Redaction, Any], Any]], ...]
+_plans: dict[type, _Plan] = {}
 
 
-def _plan(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+def _plan(kind: type[msgspec.Struct]) -> _Plan:
     """The fields of a record that are looked into, and how; made once for each kind."""
-    plan = _plans.get(kind)
-    if plan is None:
-        made = []
-        for field in msgspec.structs.fields(kind):
-            name = field.name
-            if name in _STRUCTURE or field.type in (int, float, bool, bytes):
-                continue
-            if get_origin(field.type) is Literal:
-                continue
-            how = "json" if name in _JSON else "id" if name in _IDS else "text"
-            made.append((name, "opaque" if name in _OPAQUE else how))
-        plan = _plans[kind] = tuple(made)
+    made: list[tuple[str, Callable[[Redaction, Any], Any]]] = []
+    for field in msgspec.structs.fields(kind):
+        name, of = field.name, field.type
+        if name in _STRUCTURE or of in (int, float, bool, bytes):
+            continue
+        if get_origin(of) is Literal or (isinstance(of, type) and issubclass(of, Enum)):
+            continue
+        how = "text" if of is str else "_value"
+        made.append((name, getattr(Redaction, _HOW.get(name, how))))
+    plan = _plans[kind] = tuple(made)
     return plan
+
+
+_HOW = {
+    **dict.fromkeys(_JSON, "_written"),
+    **dict.fromkeys(_IDS, "_id"),
+    **dict.fromkeys(_OPAQUE, "_opaque"),
+}
+"""By which method a field is redacted, if it is no plain value."""

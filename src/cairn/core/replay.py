@@ -20,7 +20,9 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.actions import Action, Done, Halt, InFlight, ProbeCall, Wait
 from cairn.core.decide import decide
+from cairn.core.events.model import NO_TOOLS
 from cairn.core.evolve import evolve
+from cairn.core.evolve_context import with_blocks
 from cairn.core.grants import recorded_in
 from cairn.core.lifecycle import CallStatus
 from cairn.core.limits import Limits
@@ -34,7 +36,7 @@ from cairn.core.replay_outcomes import (
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
 from cairn.core.views.words import words
-from cairn.errors import ConfigError, ErrorClass
+from cairn.errors import ConfigError, ErrorClass, safe_repr
 
 replace = msgspec.structs.replace
 
@@ -243,7 +245,7 @@ class Replayer:
     def _decision(self, entry: ev.Entry) -> None:
         action: Action | None = None
         if not self._batch:
-            action = decide(self.state, self._rules, entry.at)
+            action = decide(_made_for(self.state, entry.event), self._rules, entry.at)
             self._batch = list(due_events(action, self.state, self._rules))
         step, event = self._taken(entry.event)
         if event is None:
@@ -306,15 +308,15 @@ class Replayer:
     def _request(self, entry: ev.Entry, event: ev.ModelRequested, prompt: str | None) -> None:
         if event.purpose != "turn":
             return  # beside the turns no tools are offered and no blocks are sent
-        offered = event.tools or self.state.tools
-        known = {self._rules.offered, *self._rules.offers}
+        offered = event.tools or self.state.tools or NO_TOOLS
+        known = {h or NO_TOOLS for h in (self._rules.offered, *self._rules.offers)}
         if offered not in known and not self._rules.catalogue and not event.withheld:
             self._note(
                 entry,
                 "tools",
                 "the tools on offer",
-                offered or "none",
-                self._rules.offered or "none",
+                offered,
+                self._rules.offered or NO_TOOLS,
             )
         if prompt is None:
             return
@@ -393,6 +395,13 @@ def replay(
     return walk.result(walk.state.run, len(walked))
 
 
+def _made_for(state: RunState, event: ev.Event) -> RunState:
+    """The state that a decision was taken on: of a request for a turn, with its blocks."""
+    if isinstance(event, ev.ModelRequested) and event.purpose == "turn":
+        return with_blocks(state, event.blocks)
+    return state
+
+
 def _instead(action: Action | None) -> str:
     """What would be done where the journal has a decision, when that is no decision."""
     match action:
@@ -415,7 +424,9 @@ def _ignored(names: Sequence[str]) -> frozenset[tuple[type[ev.Event], str]]:
     for name in names:
         if name not in IGNORABLE:
             known = ", ".join(IGNORABLE)
-            raise ConfigError("ignore", f"{name!r} cannot be overlooked", f"Use one of: {known}")
+            raise ConfigError(
+                "ignore", f"{safe_repr(name)} cannot be overlooked", f"Use one of: {known}"
+            )
     return frozenset(IGNORABLE[name] for name in names)
 
 

@@ -207,6 +207,7 @@ def due_events(action: Action, state: RunState, rules: Rules) -> tuple[tuple[int
                 tool_choice=action.tool_choice,
                 output_mode=action.output_mode,
                 view=action.view,
+                fallback=action.fallback,
             )
             return ((action.step, event),)
         case ProbeCall() | InFlight() | Halt() | Wait() | Done():

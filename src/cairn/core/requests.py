@@ -45,6 +45,11 @@ class Request(Pending):
     instead_of: str = ""
     redirected: str = ""
 
+    @property
+    def wanted(self) -> str:
+        """What is to be decided: a call with its arguments, or a question."""
+        return " ".join(self.question.split()) or Pending.wanted.__get__(self)
+
 
 def number_of(item: Pending) -> int:
     """The number of a request or question in its run; 0 for what has none."""

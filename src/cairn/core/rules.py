@@ -110,7 +110,11 @@ class Need(Record):
     Args:
         name: What it is, in a word or two.
         question: What the person is asked when it is missing.
-        pattern: A regular expression that is found in a request that holds it.
+        pattern: A regular expression that is found in a message that holds it, in capitals or
+            small letters. Each message of persons in the conversation is searched by itself, the
+            newest first, each as far as its last million characters: what a pattern stands for
+            must stand in one of them. It is matched in linear time, so it has no look-around
+            and no back-references.
     """
 
     name: str
@@ -123,10 +127,13 @@ class IntakeRules(Record):
 
     Args:
         needs: What a request must hold.
+        holds: Whether a pattern is found in a text, in time that grows with the text and no
+            faster; None where no pattern is a stranger's: then Python's own search does.
         model: The model that says what kind of task it is; None where nobody does.
     """
 
     needs: tuple[Need, ...] = ()
+    holds: Callable[[str, str], bool] | None = None
     model: ModelSpec | None = None
 
 
@@ -165,7 +172,7 @@ class Rules(Record, gc=True):
         offers: All that may be offered: to a query its reads, and `search_history` as soon as a
             part of the conversation is not sent any more.
         search_tokens: Estimated size of the schema of `search_history`.
-        overhead_tokens: Estimated size of instructions and tool schemas.
+        overhead_tokens: Estimated size of tool schemas and of the blocks that are not computed.
         approval_ttl_us: How long a request for approval stays open.
         approval: Who may approve calls, where somebody is asked.
         grants: The standing grants as they are known now.

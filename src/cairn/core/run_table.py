@@ -68,6 +68,7 @@ class SessionInfo(Record):
         open: How many of them are not over.
         created_at, updated_at: Of its first run, and of its last write; microseconds since
             1970, UTC.
+        first: Its first run; empty while it has none of its own, as right after a fork.
     """
 
     session: str
@@ -80,6 +81,7 @@ class SessionInfo(Record):
     open: int = 0
     created_at: int = 0
     updated_at: int = 0
+    first: str = ""
 
 
 class NewRun(Record):
@@ -102,13 +104,18 @@ class NewRun(Record):
 
 
 class RunFilter(Record):
-    """Which runs to list; empty fields match all. Newest first."""
+    """Which runs to list; empty fields match all. Newest first.
+
+    Args:
+        previous: The run whose conversation they go on from, or that they retry.
+    """
 
     status: tuple[str, ...] = ()
     agent: str = ""
     session: str = ""
     principal: str = ""
     limit: int = 100
+    previous: str = ""
 
 
 class Claim(Record):

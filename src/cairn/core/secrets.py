@@ -19,6 +19,7 @@ from urllib.parse import quote, quote_plus
 
 from cairn.core.encoded import MOST_BROKEN, Inner, Runs, core, encodings
 from cairn.core.messages import parse_object
+from cairn.core.remembered import Remembered
 from cairn.core.unseen import as_seen, unseen
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
@@ -132,6 +133,10 @@ class Finder:
 
     Args:
         values: The secrets. Of two forms that are equal the first one's counts.
+
+    Attributes:
+        clean: Texts that were searched a short while ago, for whomever, and hold nothing: no
+            value, no handle, and nothing that looks like a key.
     """
 
     __slots__ = (
@@ -142,6 +147,7 @@ class Finder:
         "_runs",
         "_spellings",
         "_starts",
+        "clean",
         "longest",
         "spaced",
         "values",
@@ -149,6 +155,7 @@ class Finder:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self.values = tuple(values)
+        self.clean = Remembered()
         self._forms: dict[str, tuple[int, str]] = {}
         for number, value in enumerate(self.values):
             for form, label in forms(value).items():

@@ -147,6 +147,7 @@ class Condensed(Record):
     summary: str
     by_model: bool
     gist: Gist
+    condensed_in: str = ""
 
 
 class RunState(Record, gc=True):
@@ -183,6 +184,8 @@ class RunState(Record, gc=True):
     """Estimated size of the messages that are sent, corrected by what providers measured."""
     asked: History[int] = msgspec.field(default_factory=History)
     """Which of the messages are a person's requests."""
+    tasks: History[int] = msgspec.field(default_factory=History)
+    """Which of them a run began with; the others came into one while it was at work."""
     view: View = WHOLE
     """What of the messages is sent."""
     summary: str = ""
@@ -194,6 +197,10 @@ class RunState(Record, gc=True):
     draft: Draft | None = None
     """A model's summary that was not checked yet."""
     summary_tries: int = 0
+    summary_misses: int = 0
+    """Compactions in a row for which a model was asked, and none of its summaries was adopted."""
+    condensed_in: str = ""
+    """The run whose journal holds the event that the view names as its summary."""
     squeezes: int = 0
     """Compactions since the last reply."""
     overflowed: str = ""
@@ -214,6 +221,8 @@ class RunState(Record, gc=True):
     offered_for: int = -1
     """The request they were chosen for."""
     blocks: dict[str, ev.Block] = {}
+    measured: bool = False
+    """The blocks are those of the next request; else what it takes for them is not known yet."""
     tools: str = ""
 
     step: int = 0
@@ -462,10 +471,12 @@ OPEN_NOTES = {
 }
 
 
-def add_request(state: RunState, message: Message) -> RunState:
-    """A person's message at the end of the history."""
-    asked = state.asked.added(len(state.messages))
-    return add_message(msgspec.structs.replace(state, asked=asked), message)
+def add_request(state: RunState, message: Message, *, begins: bool = True) -> RunState:
+    """A person's message at the end of the history; a run begins with it, or it came into one."""
+    at = len(state.messages)
+    tasks = state.tasks.added(at) if begins else state.tasks
+    state = msgspec.structs.replace(state, asked=state.asked.added(at), tasks=tasks)
+    return add_message(state, message)
 
 
 def add_message(state: RunState, message: Message) -> RunState:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from cairn.core.messages import Record
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 
 SECOND_US = 1_000_000
 LONGEST_S = 10 * 366 * 24 * 3600.0
@@ -41,18 +41,20 @@ class ApprovalTerms(Record):
         for each in given:
             if not isinstance(each, tuple) or not all(isinstance(r, str) and r for r in each):
                 raise ConfigError(
-                    "terms.roles", f"{each!r} cannot be used", 'Give names, as ("lead",)'
+                    "terms.roles", f"{safe_repr(each)} cannot be used", 'Give names, as ("lead",)'
                 )
         if not isinstance(self.other_person, bool):
             raise ConfigError(
-                "terms.other_person", f"{self.other_person!r} cannot be used", "Give True or False"
+                "terms.other_person",
+                f"{safe_repr(self.other_person)} cannot be used",
+                "Give True or False",
             )
         length: object = self.expires_in
         numeric = isinstance(length, int | float) and not isinstance(length, bool)
         if not numeric or not 0 <= self.expires_in <= LONGEST_S:
             raise ConfigError(
                 "terms.expires_in",
-                f"{length!r} is no length of time",
+                f"{safe_repr(length)} is no length of time",
                 "Give seconds as a number, 0 or more: 3600 is an hour",
             )
 

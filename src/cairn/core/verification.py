@@ -12,12 +12,25 @@ from collections.abc import Collection, Iterable, Iterator
 from hashlib import sha256
 from typing import Literal
 
+import msgspec
+
 from cairn.core.codec import GENESIS, Row, decode, header
 from cairn.core.events import EVENTS, Entry
 from cairn.core.messages import Record
 from cairn.errors import CorruptJournal
 
-Kind = Literal["missing", "moved", "changed", "unerased", "extra", "head", "row", "gone", "counter"]
+Kind = Literal[
+    "missing",
+    "moved",
+    "changed",
+    "unerased",
+    "extra",
+    "head",
+    "row",
+    "gone",
+    "counter",
+    "export",
+]
 SALT_BYTES = 16
 HASH_BYTES = 32
 
@@ -31,7 +44,8 @@ class Finding(Record):
         kind: `missing`, `moved` (it belongs elsewhere), `changed`, `unerased` (its data is gone
             and nobody recorded that it was erased), `extra` (it stands after the end), `head`
             (an exported hash does not fit, or the end was cut off), `row` (the run table or
-            inbox does not follow from the journal), `gone` (the whole run), `counter`.
+            inbox does not follow from the journal), `gone` (the whole run), `counter`, `export`
+            (an exported line does not say what its hash is of: the file was altered).
         text: The same in words.
     """
 
@@ -51,6 +65,61 @@ class Mark(Record):
     run: str
     seq: int
     hash: str
+
+
+class Exported(Mark):
+    """An exported event, whole: with what its hash is of."""
+
+    at: int = 0
+    step: int = 0
+    actor: str = ""
+    type: int = 0
+    name: str = ""
+    v: int = 0
+    data: str | msgspec.UnsetType | None = msgspec.UNSET
+    salt: str = ""
+
+    @property
+    def row(self) -> Row | None:
+        """The row that it says it is of; None where it can be of none."""
+        if isinstance(self.data, msgspec.UnsetType) or self.name != _name_of(self.type):
+            return None
+        try:
+            return Row(
+                seq=self.seq,
+                at=self.at,
+                step=self.step,
+                actor=self.actor,
+                type=self.type,
+                v=self.v,
+                data=None if self.data is None else self.data.encode(),
+                salt=bytes.fromhex(self.salt),
+                hash=bytes.fromhex(self.hash),
+            )
+        except ValueError:  # no hex, or half of a character
+            return None
+
+
+def altered(told: Exported, stored: Row | None, previous: Collection[bytes]) -> bool:
+    """Whether an exported line says something else than its hash is of.
+
+    Args:
+        told: The line.
+        stored: The row of that hash, None where the store has it no more.
+        previous: The hashes that may stand before it, where it is not stored; none if not known.
+    """
+    row = told.row
+    if row is None:
+        return True
+    if stored is not None:
+        same = (row.at, row.step, row.actor, row.type, row.v)
+        kept = (stored.at, stored.step, stored.actor, stored.type, stored.v)
+        return same != kept or digest_of(row) != digest_of(stored)
+    return bool(previous) and not any(fits(told.run, row, each) for each in previous)
+
+
+def _name_of(number: int) -> str:
+    return EVENTS[number].NAME if number in EVENTS else ""
 
 
 def digest_of(row: Row) -> bytes:

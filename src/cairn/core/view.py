@@ -59,9 +59,9 @@ def sent(messages: Sequence[Message], view: View, summary: str = "") -> Sequence
         found.append(user(LEFT_OUT_NOTE))
     if view.asked >= 0:
         found.append(messages[view.asked])
-    tail = messages[view.start :]
-    whole = view.whole - view.start
-    found += [shortened(m, view.kept) if n < whole else m for n, m in enumerate(tail)]
+    whole = max(view.whole, view.start)
+    found += [shortened(message, view.kept) for message in messages[view.start : whole]]
+    found += messages[whole:]
     return found
 
 

@@ -47,6 +47,8 @@ async def attend(
                 return None
             if loop.time() >= ends:
                 raise TimeoutError(f"{what} took longer than {TASK_S:g} s")
+        if task.cancelled():  # nobody here did that
+            raise RuntimeError(f"{what} was cancelled, though nobody has cancelled the run")
         return (task.result(),)
     finally:
         task.cancel()

@@ -14,11 +14,12 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.actions import StartCalls
 from cairn.core.commands import Late
-from cairn.core.finding import search
+from cairn.core.finding import Found, search
 from cairn.core.intake import choose
 from cairn.core.lifecycle import CallStatus
 from cairn.core.rules import Problem, ToolSpec
 from cairn.core.state import Call, RunState
+from cairn.core.usable import Usable
 from cairn.crew import Crew
 from cairn.engine.attend import attend
 from cairn.engine.backs import Back, ProbeBack, ToolBack, capped
@@ -45,7 +46,6 @@ from cairn.tools.context import Context
 from cairn.tools.outcome import MESSAGE_CHARS, classify
 from cairn.tools.results import UnserialisableResult, stand_in, to_json
 from cairn.tools.runner import Finish, start
-from cairn.tools.slots import SLOTS
 from cairn.tools.tool import Tool
 
 SLOT_WAIT_S = 1.0
@@ -98,7 +98,7 @@ class CallRunner:
             return True
         for step, event in action.starts:
             is_async = crew.agent.tools[self._tool_of(event)].body.is_async
-            if is_async or SLOTS.try_acquire():
+            if is_async or self._host.slots.try_acquire():
                 held += not is_async
                 taken.append((step, event))
         if not taken:
@@ -106,13 +106,13 @@ class CallRunner:
         launched = False
         try:
             beside = self._consent.beside(taken, self._host.clock.now_us())
-            walls = self._host.walls.facts(run, self._named(taken), crew.agent.tools)
+            walls = self._host.walls.facts(run, self._walled(taken, crew), crew.agent.tools)
             self._journal.decide([*walls, *taken], beside)
             launched = await self._journal.flush()
         finally:
             if not launched:
                 for _ in range(held):
-                    SLOTS.release()
+                    self._host.slots.release()
         if launched:
             self._host.walls.told(run, walls)
             calls = self._journal.state.calls
@@ -123,11 +123,13 @@ class CallRunner:
     def _tool_of(self, event: ev.ToolStarted) -> str:
         return event.tool or self._journal.state.calls[event.call].tool
 
-    def _named(self, starts: Starts) -> Starts:
-        """The starts, each with the name of its tool."""
+    def _walled(self, starts: Starts, crew: Crew) -> Starts:
+        """The starts of tools that run behind walls, each with the name of its tool."""
+        tools = crew.agent.tools
         return [
-            (step, msgspec.structs.replace(event, tool=self._tool_of(event)))
+            (step, msgspec.structs.replace(event, tool=tool))
             for step, event in starts
+            if tools[tool := self._tool_of(event)].sandbox is not None
         ]
 
     async def _walls_are_known(self, action: StartCalls, crew: Crew) -> bool:
@@ -137,7 +139,7 @@ class CallRunner:
             ToolsUnready: trying them takes too long.
         """
         walls = self._host.walls
-        untried = walls.untried(self._named(action.starts), crew.agent.tools)
+        untried = walls.untried(self._walled(action.starts, crew), crew.agent.tools)
         if not untried:
             return True
         await self._journal.flush()  # what is known is not kept waiting (law 3)
@@ -154,8 +156,8 @@ class CallRunner:
         await self._journal.flush()
         try:
             async with asyncio.timeout(SLOT_WAIT_S):
-                await SLOTS.acquire()
-            SLOTS.release()
+                await self._host.slots.acquire()
+            self._host.slots.release()
         except TimeoutError:
             pass
         await self._journal.catch_up()
@@ -170,13 +172,13 @@ class CallRunner:
             self._flights.add(call.id, NOTHING, timeout_s)
             self._flights.land(call.id, _not_called(call, arguments.message), NOTHING)
             if not tool.body.is_async:
-                SLOTS.release()
+                self._host.slots.release()
             return
         context = self._context(call, spec, timeout_s)
         flight = ToolFlight(
             call, context, self._flights, self._host.clock, partial(self._late, call, spec)
         )
-        flight.start(tool, arguments, _finish(tool))
+        flight.start(tool, arguments, _finish(tool), self._host)
 
     async def probe(self, asked: str, crew: Crew) -> bool:
         """Ask a tool's probe whether a call took effect; False as for `start`."""
@@ -196,10 +198,12 @@ class CallRunner:
             self._flights.add(key, NOTHING, 0)
             self._flights.land(key, _no_probe(call), NOTHING)
             return True
-        if not tool.probe.is_async and not SLOTS.try_acquire():
+        if not tool.probe.is_async and not self._host.slots.try_acquire():
             return await self._wait_for_slot()
         timeout_s = tool.spec.timeout_us / 1e6
-        running = start(tool.probe, arguments, self._context(call, tool.spec, timeout_s))
+        context = self._context(call, tool.spec, timeout_s)
+        slots, threads = self._host.slots, self._host.threads
+        running = start(tool.probe, arguments, context, slots=slots, threads=threads)
         self._flights.launch(
             key, perform_probe(running, call), timeout_s, partial(_no_answer, call)
         )
@@ -236,7 +240,9 @@ class CallRunner:
         crew = self._host.crew(state.agent)
         if not crew.rules.catalogue:
             raise ToolError("this agent has no more tools than a hook withholds in this turn")
-        hidden = {n: w for n, w in crew.rules.catalogue.items() if n not in state.offered}
+        usable = Usable(state, crew.rules)
+        others = ((n, w) for n, w in crew.rules.catalogue.items() if n not in state.offered)
+        hidden = {name: words for name, words in others if usable(name)}
         found = choose(hidden, query, frozenset(), limit)
         said = {schema.name: schema.description for schema in crew.schemas}
         return {name: said[name] for name in found}
@@ -272,13 +278,17 @@ class CallRunner:
             lock_path=lambda: store.lock_path(run, call.id),
             artifact=artifact,
             artifacts=len(state.artifacts),
-            history=lambda query, limit: search(self._journal.state.messages, query, limit),
+            history=self._search,
             tools=self._find_tools if catalogue or state.withheld else None,
             workspace=self._workspace,
             sandbox=self._host.walls.minimum,
             memory=self._host.desk(store, state, call, self._sealed.text),
             secret=partial(self._secret, spec),
         )
+
+    def _search(self, query: str, limit: int) -> list[Found]:
+        state = self._journal.state
+        return search(state.messages, query, limit, state.view)
 
     def _secret(self, spec: ToolSpec, name: str) -> str:
         if name not in {declared for _, declared in spec.secrets}:

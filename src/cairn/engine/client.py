@@ -6,7 +6,6 @@ Each appends one fact and returns. The run goes on where somebody drives it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from hashlib import sha256
 from typing import Literal
 from uuid import uuid4
 
@@ -15,11 +14,9 @@ import msgspec
 from cairn.core import commands as cmd
 from cairn.core import events as ev
 from cairn.core.evolve import evolve
-from cairn.core.fingerprint import Fingerprint
 from cairn.core.index import index_of
 from cairn.core.limits import Limits
-from cairn.core.messages import Part, Principal, Record, clean
-from cairn.core.policy import Policy
+from cairn.core.messages import Part, Principal, clean
 from cairn.core.redaction import Redaction
 from cairn.core.requests import Request
 from cairn.core.state import RunState
@@ -27,6 +24,7 @@ from cairn.core.terms import BoundFile
 from cairn.engine.asked import decision, missing, otherwise, requests, standing
 from cairn.engine.branch import fork_run, retry_run
 from cairn.engine.given import check_call, check_request, check_run_id, check_said, check_seq
+from cairn.engine.handed import Submitted, Task, inherited
 from cairn.engine.load import load
 from cairn.errors import (
     ConfigError,
@@ -39,51 +37,21 @@ from cairn.errors import (
     UnknownRun,
 )
 from cairn.governance.secrets import Secrets
+from cairn.memory.rules import check_project
 from cairn.ports import Clock, NewRun, RunFilter, RunInfo, Store
+
+__all__ = [
+    "Client",
+    "Submitted",
+    "Task",
+    "left_unread",
+    "new_id",
+    "same_person",
+    "settled",
+]
 
 SESSION_TRIES = 8
 """How often a message looks for the end of a conversation that others keep moving."""
-
-
-class Task(Record, gc=True):
-    """What is handed over: the input, for whom, under which bounds."""
-
-    agent: str
-    input: tuple[Part, ...]
-    principal: Principal = Principal()
-    session: str = ""
-    limits: Limits = Limits()
-    kind: ev.TaskKind = "operate"
-    approvals: Literal["ask", "none"] = "ask"
-    on_loop: Literal["stop", "ask"] = "stop"
-    fingerprint: Fingerprint | str = ""
-    policy: Policy | None = None
-    kind_by: Literal["", "rule"] = ""
-    """Who narrowed the kind when it was handed over."""
-    actor: str = ""
-    """Who sent it, where that is not the principal."""
-    mode: Literal["", "queue", "interrupt"] = ""
-    """What becomes of it while its session has an active run; empty is refused."""
-
-    @property
-    def digest(self) -> str:
-        """Hash of what makes two tasks the same: agent, input and principal."""
-        same = msgspec.json.encode([self.agent, self.input, self.principal], order="sorted")
-        return sha256(same).hexdigest()[:32]
-
-
-class Submitted(Record, gc=True):
-    """What became of a command.
-
-    Args:
-        state: The run after it.
-        entry: The fact that was written; None when nothing was, for it was so before.
-        note: Where nothing was written, what stands, in words; empty otherwise.
-    """
-
-    state: RunState
-    entry: ev.Entry | None = None
-    note: str = ""
 
 
 class Client:
@@ -114,6 +82,7 @@ class Client:
         sealed = self.secrets.of(task.principal)
         who = task.principal
         names = {"principal": who.id, "tenant": who.tenant, "role": "\n".join(who.roles)}
+        names |= {"project": check_project("project", task.project)}
         _check_names(sealed, run=run, session=task.session, actor=task.actor, **names)
         task = sealed.value(task)
         found = await self._create_on_top(task, run)
@@ -123,8 +92,8 @@ class Client:
             return await self._queued_as(run, task)
         if found is not None and found.digest != task.digest:
             raise RunConflict(
-                f"run {run!r} exists with another agent, input or principal; "
-                "take another id, or pass what it was started with"
+                f"run {run!r} exists with another agent, input or principal, or another "
+                "project; take another id, or pass what it was started with"
             )
         if task.mode == "interrupt":
             await self.interrupt(run)
@@ -188,12 +157,11 @@ class Client:
             raise RunConflict(f"the id {(said or id)!r} is that of another message; take another")
         return where
 
-    async def take_over(self, task: Task, after: str) -> str:
-        """Start the run that goes on with what run `after` left unread; its id.
+    async def take_over(self, task: Task, after: str, run: str) -> str:
+        """Start the run, of this id, that goes on with what run `after` left unread; its id.
 
         Empty when that is not to be done any more: somebody else has, or begins to.
         """
-        run = new_id()
         try:
             created = await self._created(task)
             previous = created.previous
@@ -246,7 +214,7 @@ class Client:
         previous: ev.RunRef | None = None
         consumes: tuple[int, ...] = ()
         extra: tuple[Part, ...] = ()
-        behind = ""
+        behind, project = "", task.project
         if task.session:
             going_on = await self.store.session_open(task.session)
             last = going_on[0] if going_on else await self.store.session_head(task.session)
@@ -256,6 +224,7 @@ class Client:
                     raise UnknownRun(f"there is no session {task.session!r}")
                 if going_on and not task.mode:
                     raise SessionBusy(task.session, last.run)
+                project = await inherited(self.store, task, going_on, state)
                 if going_on:
                     behind = last.run
                 elif state.end is None:  # it began between our two looks
@@ -263,7 +232,8 @@ class Client:
                 else:
                     previous = ev.RunRef(run=last.run, seq=state.seq)
                     # as it is after the end: what we saw first may be from before
-                    consumes = left_unread(state, await self.store.info(last.run))
+                    line = await self.store.info(last.run)
+                    consumes = left_unread(state, line, task.session)
                     extra = tuple(p for seq in consumes for p in state.queued[seq])
         return ev.RunCreated(
             agent=task.agent,
@@ -282,6 +252,7 @@ class Client:
             policy=task.policy,
             behind=behind,
             interrupts=bool(behind) and task.mode == "interrupt",
+            project=project,
         )
 
     async def retry(
@@ -476,9 +447,12 @@ def _check_names(sealed: Redaction, **names: str) -> None:
             raise ConfigError(field, "it holds a secret or what looks like a key", "Take another")
 
 
-def left_unread(state: RunState, line: RunInfo) -> tuple[int, ...]:
-    """What an ended run was told and had not read, if no later run has taken it over."""
-    if state.sent and not line.unread:
+def left_unread(state: RunState, line: RunInfo, session: str) -> tuple[int, ...]:
+    """What an ended run was told and had not read, if no later run has taken it over.
+
+    It is for its own session: one that was forked from it takes none of it.
+    """
+    if line.session != session or (state.sent and not line.unread):
         return ()
     return tuple(state.queued)
 

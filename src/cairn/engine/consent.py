@@ -48,13 +48,9 @@ class Consent:
 
     def concerns(self, action: Action) -> bool:
         """Whether somebody is to be asked, or something starts that hooks or people let start."""
-        match action:
-            case Append(events=events):
-                return any(_by_nobody(e) or isinstance(e, ev.InputRequested) for _, e in events)
-            case StartCalls():
-                return True
-            case _:
-                return False
+        if isinstance(action, Append):
+            return any(_by_nobody(e) or isinstance(e, ev.InputRequested) for _, e in action.events)
+        return isinstance(action, StartCalls)
 
     async def consider(self, action: Action, crew: Crew | None) -> Action | None:
         """The action with what it needs from outside; None when it must be decided anew."""

@@ -181,6 +181,8 @@ class Drive:
     def _rules_now(self) -> Rules:
         """The agent's rules, and what budgets were last seen to leave (a hint: appends decide)."""
         room, grants = self._journal.room, self._consent.grants
+        if room is None and not grants.known:
+            return self._rules
         rules = self._rules if room is None else replace(self._rules, room=room)
         return replace(rules, grants=grants) if grants.known else rules
 
@@ -201,6 +203,8 @@ class Drive:
     def _gaps_noted(self) -> bool:
         """Say so, if servers are not there whose tools the run goes on without."""
         servers = self._crew.agent.servers if self._crew is not None else ()
+        if not servers:
+            return False
         found = [
             (0, ev.ErrorRaised(error_class=ErrorClass.MCP_DISCONNECTED, message=fault, where=where))
             for server in servers
@@ -253,7 +257,7 @@ class Drive:
             case RunTask():
                 self._journal.decide([(action.step, action.event)])
                 if await self._journal.flush():
-                    work = perform_task(self._journal.state, crew, action, self._host.clock)
+                    work = perform_task(self._journal.state, crew, action, self._host)
                     self._flights.launch("task", work, TASK_S, partial(_cut_short, action))
 
     # ---------------------------------------------------------------- the model
@@ -345,6 +349,8 @@ class Drive:
 
 def _cut_short(action: RunTask, reason: Reason) -> TaskBack:
     message = f"the check {action.event.name} was ended before it answered"
+    if reason == "timeout":
+        message = f"the check {action.event.name} gave no answer within {TASK_S:g} s"
     return TaskBack(step=action.step, ok=False, message=message, cut=reason == "cancelled")
 
 

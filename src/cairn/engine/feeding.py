@@ -6,6 +6,7 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.evolve_calls import result_text
+from cairn.core.fence import fenced
 from cairn.core.limits import estimate_tokens
 from cairn.core.messages import Source
 from cairn.core.rules import Feed, Rules
@@ -19,6 +20,8 @@ LEAST_BYTES = 16
 
 def feed_of(state: RunState, rules: Rules, call: Call) -> Feed | None:
     """What the block that a call feeds may have; None for a call that feeds none."""
+    if not state.feeding:
+        return None
     block = next((fed.block for fed in state.feeding if fed.call == call.id), "")
     return next((feed for feed in rules.feeds if block and feed.block == block), None)
 
@@ -27,6 +30,8 @@ def fitted(events: list[ev.Event], feed: Feed, state: RunState, made: int) -> li
     """The events of a call that returned, with its result within the budget of its block.
 
     What is longer is kept whole as an artifact; the model is sent a part of it, or a note only.
+    The budget is for the text of the result as it is sent, with its note and with the marks around
+    what is not trusted. The note alone is sent however small the budget is.
 
     Args:
         events: As for any call, `tool.completed` last.
@@ -40,7 +45,8 @@ def fitted(events: list[ev.Event], feed: Feed, state: RunState, made: int) -> li
     stored = next((e for e in events if isinstance(e, ev.ArtifactCreated)), None)
     whole = stored.content if stored is not None else result_text(done, state.sources)
     tokens = estimate_tokens(whole)
-    if tokens <= feed.tokens:
+    room = feed.tokens - _around(state, done.call)
+    if tokens <= room:
         return events
     said = f"about {tokens} tokens, and {feed.tokens} are allowed"
     if feed.over == "out" and feed.needed:
@@ -61,11 +67,19 @@ def fitted(events: list[ev.Event], feed: Feed, state: RunState, made: int) -> li
         note = f"[… left out of the context: {said}{_more(artifact)} …]"
         shown = msgspec.structs.replace(done, result=to_json(note), sources=())
     elif done.sources:
-        shown = _cited(done, feed.tokens, artifact, state.sources)
+        shown = _cited(done, room, artifact, state.sources)
     else:
-        shown = msgspec.structs.replace(done, result=to_json(_cut(whole, feed.tokens, artifact)))
+        shown = msgspec.structs.replace(done, result=to_json(_cut(whole, room, artifact)))
     shown = msgspec.structs.replace(shown, artifact=artifact, why=f"{feed.over}: {said}")
     return [*events[:-1], shown]
+
+
+def _around(state: RunState, call_id: str) -> int:
+    """Tokens of the marks that the result of a call will stand between."""
+    call = state.calls.get(call_id)
+    if call is None or not call.taint:
+        return 0
+    return estimate_tokens(fenced("", call.taint, call.key))
 
 
 def _more(artifact: str) -> str:
@@ -83,7 +97,7 @@ def _stored(artifact: str, feed: Feed, done: ev.ToolCompleted, whole: str) -> ev
 
 
 def _cut(whole: str, tokens: int, artifact: str) -> str:
-    room = tokens * 4
+    room = max(tokens, 0) * 4
     shown, _ = clip(whole, room, artifact)
     while estimate_tokens(shown) > tokens and room > LEAST_BYTES:
         room = room * 8 // 10
@@ -94,7 +108,7 @@ def _cut(whole: str, tokens: int, artifact: str) -> str:
 def _cited(done: ev.ToolCompleted, tokens: int, artifact: str, known: int) -> ev.ToolCompleted:
     """Sources with less of each text; where that is not enough, the first of them."""
     note = to_json(f"[… shortened{_more(artifact)} …]")
-    room, sources = tokens * 4 // len(done.sources), done.sources
+    room, sources = max(tokens, 0) * 4 // len(done.sources), done.sources
     while True:
         texts = tuple(_shorter(source, room) for source in sources)
         shown = msgspec.structs.replace(done, result=note, sources=texts)

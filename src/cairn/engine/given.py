@@ -7,26 +7,21 @@ from __future__ import annotations
 
 import mimetypes
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from cairn.agent import Agent
 from cairn.core.commands import Command, EditCall, Queue, SetPlan
 from cairn.core.edits import MARKS
 from cairn.core.events import TaskKind
 from cairn.core.evolve_context import KINDS
-from cairn.core.ladder import Ladder
 from cairn.core.lifecycle import Status
 from cairn.core.limits import Limits
 from cairn.core.messages import Blob, Part, PlanItem, Principal, Text, Uri, clean, parse_object
 from cairn.core.policy import Policy
-from cairn.errors import ConfigError, UnknownRun
-from cairn.governance.rule_names import declared_labels
-from cairn.governance.tool_names import Naming, check_names, check_offered
-from cairn.hooks import Hook, checked_hooks, joined
+from cairn.errors import ConfigError, UnknownRun, safe_repr
 from cairn.ports import ReplyCall
 
 RUN_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -53,6 +48,7 @@ class RunOptions(TypedDict, total=False):
     approvals: Literal["ask", "none"]
     policy: Policy | None
     mode: Literal["", "queue", "interrupt"]
+    project: str
 
 
 def check_run_id(run: object) -> str:
@@ -65,7 +61,7 @@ def check_run_id(run: object) -> str:
     if not isinstance(run, str) or not fits or run == RESERVED:
         raise ConfigError(
             "id",
-            f"{run!r} is no run id",
+            f"{safe_repr(run)} is no run id",
             "Use 1 to 64 of letters, digits, '.', '_' and '-'; 'store' is reserved",
         )
     return run
@@ -78,9 +74,11 @@ def check_text(field: str, text: object) -> str:
         ConfigError: it is no text, or has NUL or half of a character in it.
     """
     if not isinstance(text, str):
-        raise ConfigError(field, f"{text!r} is no text", "Give a string")
+        raise ConfigError(field, f"{safe_repr(text)} is no text", "Give a string")
     if clean(text) != text:
-        raise ConfigError(field, f"{text!r} cannot be stored", "Use text without NUL or surrogates")
+        raise ConfigError(
+            field, f"{safe_repr(text)} cannot be stored", "Use text without NUL or surrogates"
+        )
     return text
 
 
@@ -92,7 +90,9 @@ def check_words(kind: object, approvals: object) -> tuple[TaskKind, Literal["ask
     """
     for field, given, words in (("kind", kind, KINDS), ("approvals", approvals, APPROVALS)):
         if given not in words:
-            raise ConfigError(field, f"{given!r} is unknown", f"Use one of {', '.join(words)}")
+            raise ConfigError(
+                field, f"{safe_repr(given)} is unknown", f"Use one of {', '.join(words)}"
+            )
     return kind, approvals  # type: ignore[return-value]  # both are among the literals now
 
 
@@ -106,19 +106,19 @@ def check_mode(mode: object, known: tuple[str, ...], field: str = "mode") -> str
         fix = f"Use one of {', '.join(filter(None, known))}"
         if "" in known:
             fix += ", or leave it out; a message that steers a run is sent with rt.send or rt.post"
-        raise ConfigError(field, f"{mode!r} is unknown", fix)
+        raise ConfigError(field, f"{safe_repr(mode)} is unknown", fix)
     return str(mode)
 
 
-def check_session(session: object) -> str:
-    """The id of a session that a message is for.
+def check_session(session: object, field: str = "session") -> str:
+    """The id of a session; an empty one would stand for the runs of everybody.
 
     Raises:
-        ConfigError: it is empty, or cannot be stored.
+        ConfigError: it is empty or blank, or cannot be stored.
     """
-    name = check_text("session", session)
+    name = check_text(field, session)
     if not name.strip():
-        raise ConfigError("session", "it is empty", "Name the conversation, as 'ann-1'")
+        raise ConfigError(field, "it is empty", "Name the conversation, as 'ann-1'")
     return name
 
 
@@ -129,7 +129,7 @@ def check_said(field: str, text: object) -> str:
         ConfigError: it is no text, or holds nothing but blanks.
     """
     if not isinstance(text, str):
-        raise ConfigError(field, f"{text!r:.200} is no text", "Give a string")
+        raise ConfigError(field, f"{safe_repr(text)} is no text", "Give a string")
     if not clean(text).strip():
         raise ConfigError(field, "it is empty", "Say something")
     return clean(text)
@@ -156,14 +156,18 @@ def _named(given: object) -> Principal:
     """
     who = Principal(id=given) if isinstance(given, str) else given
     if not isinstance(who, Principal):
-        raise ConfigError("principal", f"{given!r} is none", "Give its id, or a cairn.Principal")
+        raise ConfigError(
+            "principal", f"{safe_repr(given)} is none", "Give its id, or a cairn.Principal"
+        )
     if not isinstance(who.roles, tuple):
-        raise ConfigError("principal.roles", f"{who.roles!r} is no tuple", 'Write ("clerk",)')
+        raise ConfigError(
+            "principal.roles", f"{safe_repr(who.roles)} is no tuple", 'Write ("clerk",)'
+        )
     for name in (who.id, who.tenant, *who.roles):
         check_text("principal", name)
     if who.tenant and not who.tenant.strip():
         fix = "Name the tenant, or leave it out"
-        raise ConfigError("principal.tenant", f"{who.tenant!r} is blank", fix)
+        raise ConfigError("principal.tenant", f"{safe_repr(who.tenant)} is blank", fix)
     return who
 
 
@@ -177,7 +181,7 @@ def person_of(by: object, roles: object) -> Principal:
     """
     who = _named(clean(by) if isinstance(by, str) else by)
     if isinstance(roles, str) or not isinstance(roles, Sequence):
-        raise ConfigError("roles", f"{roles!r} are none", 'Give names, as ("lead",)')
+        raise ConfigError("roles", f"{safe_repr(roles)} are none", 'Give names, as ("lead",)')
     for name in roles:
         check_text("roles", name)
     both = tuple(dict.fromkeys((*who.roles, *roles)))
@@ -192,14 +196,14 @@ def turn_of(calls: object) -> tuple[tuple[str, str], ...]:
     """
     fix = 'Write [("refund", {"order": "7"})] or [cairn.call("refund", order="7")]'
     if isinstance(calls, str) or not isinstance(calls, Sequence):
-        raise ConfigError("calls", f"{calls!r:.200} are none", fix)
+        raise ConfigError("calls", f"{safe_repr(calls)} are none", fix)
     found: list[tuple[str, str]] = []
     for each in calls:
         if isinstance(each, ReplyCall):
             found.append((check_text("calls", each.name), arguments_of(each.arguments)))
             continue
         if not isinstance(each, Sequence) or isinstance(each, str) or len(each) != 2:
-            raise ConfigError("calls", f"{each!r:.200} is no call", fix)
+            raise ConfigError("calls", f"{safe_repr(each)} is no call", fix)
         found.append((check_text("calls", each[0]), arguments_of(each[1])))
     return tuple(found)
 
@@ -214,7 +218,7 @@ def parts_of(given: object) -> tuple[Part, ...]:
     parts = tuple(map(_part_of, items))
     if all(isinstance(part, Text) and not part.content.strip() for part in parts):
         fix = "Pass a text, or a file (pathlib.Path)"
-        raise ConfigError("input", f"{given!r:.200} holds nothing", fix)
+        raise ConfigError("input", f"{safe_repr(given)} holds nothing", fix)
     if sum(len(p.content) for p in parts if isinstance(p, Blob)) > FILES_BYTES:
         limit = f"all files together are larger than {FILES_BYTES >> 20} MiB"
         raise ConfigError("input", limit, "Pass addresses (cairn.Uri), or fewer files")
@@ -236,7 +240,7 @@ def _part_of(item: object) -> Part:
     fix = (
         "Pass text, a pathlib.Path, cairn.Blob(mime_type=, content=) or cairn.Uri(uri='https://…')"
     )
-    raise ConfigError("input", f"{item!r:.200} is neither text nor a file", fix)
+    raise ConfigError("input", f"{safe_repr(item)} is neither text nor a file", fix)
 
 
 def _file(path: Path) -> Blob:
@@ -260,9 +264,9 @@ def check_request(request: object) -> tuple[str, int]:
     Raises:
         ConfigError: it is not of that form.
     """
-    run, _, number = str(request).rpartition("/")
+    run, _, number = request.rpartition("/") if isinstance(request, str) else ("", "", "")
     if not run or not number.isdecimal():
-        raise ConfigError("request", f"{request!r} names no request", "Write it as RUN/1")
+        raise ConfigError("request", f"{safe_repr(request)} names no request", "Write it as RUN/1")
     return run, int(number)
 
 
@@ -272,9 +276,9 @@ def check_call(call: object) -> tuple[str, str]:
     Raises:
         ConfigError: it is not of that form.
     """
-    run, _, call_id = str(call).rpartition("/")
+    run, _, call_id = call.rpartition("/") if isinstance(call, str) else ("", "", "")
     if not run or call_id[:1] != "c":
-        raise ConfigError("call", f"{call!r} names no call", "Write it as RUN/c4")
+        raise ConfigError("call", f"{safe_repr(call)} names no call", "Write it as RUN/c4")
     return run, call_id
 
 
@@ -285,9 +289,11 @@ def check_seq(run: str, seq: object, head: int) -> int:
         ConfigError: it is no whole number. UnknownRun: the run has no such event.
     """
     if isinstance(seq, bool) or not isinstance(seq, int):
-        raise ConfigError("at", f"{seq!r} is no event's number", f"Give one of 1 to {head}")
+        raise ConfigError(
+            "at", f"{safe_repr(seq)} is no event's number", f"Give one of 1 to {head}"
+        )
     if not 1 <= seq <= head:
-        raise UnknownRun(f"run {run} has no event {seq}; its events are 1 to {head}")
+        raise UnknownRun(f"run {run} has no event {safe_repr(seq)}; its events are 1 to {head}")
     return seq
 
 
@@ -307,7 +313,9 @@ def arguments_of(given: object) -> str:
     text = clean(text)
     if not text.strip() or parse_object(text) is None:
         raise ConfigError(
-            "arguments", f"{given!r:.200} is no JSON object", 'Pass a mapping like {"cents": 400}'
+            "arguments",
+            f"{safe_repr(given)} is no JSON object",
+            'Pass a mapping like {"cents": 400}',
         )
     return text
 
@@ -327,7 +335,7 @@ def plan_of(given: object) -> tuple[PlanItem, ...]:
         return tuple(map(_plan_line, filter(str.strip, given.splitlines())))
     fix = 'Pass a list like ["look it up", {"text": "answer", "status": "doing"}]'
     if not isinstance(given, list | tuple):
-        raise ConfigError("plan", f"{given!r:.200} is no plan", fix)
+        raise ConfigError("plan", f"{safe_repr(given)} is no plan", fix)
     items: list[PlanItem] = []
     for item in given:
         if isinstance(item, str):
@@ -336,7 +344,7 @@ def plan_of(given: object) -> tuple[PlanItem, ...]:
         try:
             found = msgspec.convert(item, PlanItem, from_attributes=True)
         except msgspec.ValidationError as error:
-            raise ConfigError("plan", f"{item!r:.200} is no item ({error})", fix) from None
+            raise ConfigError("plan", f"{safe_repr(item)} is no item ({error})", fix) from None
         items.append(msgspec.structs.replace(found, text=clean(found.text)))
     return tuple(items)
 
@@ -370,13 +378,14 @@ def commands_of(edits: object) -> tuple[Command, ...]:
     """
     if not isinstance(edits, Mapping) or (set(edits) - set(Edits.__annotations__)):
         raise ConfigError(
-            "edits", f"{edits!r:.200} cannot be made", 'Use "arguments", "plan" and "message"'
+            "edits", f"{safe_repr(edits)} cannot be made", 'Use "arguments", "plan" and "message"'
         )
     changed = edits.get("arguments") or {}
     if not isinstance(changed, Mapping):
-        raise ConfigError("edits.arguments", f"{changed!r:.200} is none", 'Write {"c3": {...}}')
+        raise ConfigError("edits.arguments", f"{safe_repr(changed)} is none", 'Write {"c3": {...}}')
     commands: list[Command] = [
-        EditCall(call=str(call), arguments=arguments_of(given)) for call, given in changed.items()
+        EditCall(call=check_text("edits.arguments", call), arguments=arguments_of(given))
+        for call, given in changed.items()
     ]
     if edits.get("plan") is not None:
         commands.append(SetPlan(items=plan_of(edits["plan"])))
@@ -391,105 +400,16 @@ def check_statuses(status: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: one of them is none.
     """
-    wanted = (status,) if isinstance(status, str) else tuple(status)
+    given: object = (status,) if isinstance(status, str) else status
+    if not isinstance(given, Iterable):
+        raise ConfigError(
+            "status", f"{safe_repr(given)} is none", 'Write "paused" or a list of them'
+        )
+    wanted = tuple(given)
     known = [each.value for each in Status]
     for name in wanted:
         if name not in known:
-            raise ConfigError("status", f"{name!r} is no status", f"Use {', '.join(known)}")
-    return wanted
-
-
-def check_deployment(agents: object, policy: object, ladder: object) -> list[Agent]:
-    """The agents, if they, the policy and the ladder can work together.
-
-    A name in the policy that no tool has or can have is refused: a misspelt deny would deny
-    nothing. Those that servers of tools may have are looked at when these were reached.
-
-    Raises:
-        ConfigError: something is of another kind, doubled, or misspelt.
-    """
-    if not isinstance(agents, list | tuple) or not all(isinstance(a, Agent) for a in agents):
-        raise ConfigError("Runtime.agents", f"{agents!r} cannot be used", "Give a list of Agent")
-    names = [agent.name for agent in agents]
-    if doubled := sorted({n for n in names if names.count(n) > 1}):
-        raise ConfigError(
-            "Runtime.agents", f"two agents are named {doubled[0]!r}", "Rename one of them"
-        )
-    if not callable(getattr(policy, "judge", None)):
-        raise ConfigError("Runtime.policy", f"{policy!r} is none", "Give a cairn.Policy")
-    if not isinstance(ladder, Ladder):
-        raise ConfigError("Runtime.ladder", f"{ladder!r} is none", "Give a cairn.Ladder")
-    for naming in namings(policy, agents, agents) if agents else ():
-        check_names(naming)
-    return list(agents)
-
-
-def check_hooks(hooks: object, agents: Sequence[Agent]) -> tuple[Hook, ...]:
-    """The hooks that are asked for all agents, if they are some.
-
-    One that waits for a tool which no agent has is refused: it would guard nothing. Where servers
-    of tools are used, what they offer is not known yet.
-
-    Raises:
-        ConfigError: one is none, or two that are asked about the same run share a name.
-    """
-    known = bool(agents) and not any(agent.servers for agent in agents)
-    there = {name for agent in agents for name in agent.tools} if known else None
-    found = checked_hooks(hooks, "Runtime.hooks", there)
-    for agent in agents:
-        joined(found, agent.hooks, f"Agent({agent.name!r}).hooks")
-    return found
-
-
-def namings(policy: object, everybody: Sequence[Agent], of: Sequence[Agent]) -> list[Naming]:
-    """A deployment's policy and those of these agents, with whom else each is for."""
-    whole, found = tuple(everybody), []
-    labels: frozenset[str] = frozenset()
-    if isinstance(policy, Policy):  # code of the deployment's own names nothing
-        labels = declared_labels(policy)
-        found.append(Naming(policy=policy, agents=whole, where="Runtime.policy"))
-    for agent in of:
-        if agent.policy is not None:
-            where = f"Agent({agent.name!r}).policy"
-            found.append(
-                Naming(
-                    policy=agent.policy,
-                    agents=(agent,),
-                    where=where,
-                    everybody=whole,
-                    labels=labels,
-                )
+            raise ConfigError(
+                "status", f"{safe_repr(name)} is no status", f"Use {', '.join(known)}"
             )
-    return found
-
-
-def check_run_policy(
-    given: object, agent: Agent, everybody: Sequence[Agent] = (), deployed: object = None
-) -> Policy | None:
-    """The policy that narrows a run, if it is one that its journal can hold.
-
-    Args:
-        given: The policy.
-        agent: Whose run it is.
-        everybody: All agents of the runtime, whose labels may come into the session.
-        deployed: The deployment's policy, whose further labels it may name.
-
-    Raises:
-        ConfigError: it is none, decides by code, or names what is not there.
-    """
-    if given is None:
-        return None
-    if type(given) is not Policy or given.parts:
-        fix = "Give a cairn.Policy of tools, effects and rules"
-        raise ConfigError("policy", f"{given!r:.200} cannot narrow a run", fix)
-    labels = declared_labels(deployed) if isinstance(deployed, Policy) else frozenset()
-    naming = Naming(
-        policy=given,
-        agents=(agent,),
-        where="policy",
-        everybody=tuple(everybody),
-        labels=labels,
-    )
-    check_names(naming)
-    check_offered(naming, agent, strict=True)
-    return given
+    return wanted

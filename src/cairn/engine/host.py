@@ -8,7 +8,7 @@ import logging
 import os
 import platform
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from random import SystemRandom
+from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
 from cairn.agent import Agent
@@ -22,8 +22,9 @@ from cairn.core.names import listed
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.state import Call, RunState
 from cairn.crew import Crew, prepare
+from cairn.engine.client import new_id
 from cairn.engine.clock import SystemClock
-from cairn.engine.given import namings
+from cairn.engine.deployed import namings
 from cairn.engine.walls import Walls
 from cairn.engine.watchers import Watchers
 from cairn.errors import (
@@ -34,6 +35,7 @@ from cairn.errors import (
     ToolsUnready,
     UnknownAgent,
     UnknownTools,
+    safe_repr,
 )
 from cairn.governance.secrets import Secrets
 from cairn.governance.tool_names import (
@@ -49,6 +51,9 @@ from cairn.memory.desk import Desk
 from cairn.memory.port import Memory
 from cairn.memory.rules import DEFAULT_RULES, MemoryRules
 from cairn.ports import Clock, Model, Store
+from cairn.tools.blocking import called, contained
+from cairn.tools.runner import Threads, in_a_thread
+from cairn.tools.slots import SLOTS, Slots
 from cairn.version import __version__
 from cairn.workspace import GivesWorkspaces
 
@@ -59,8 +64,9 @@ OnChange = Literal["continue", "pin", "refuse"]
 ON_CHANGE = ("continue", "pin", "refuse")
 
 log = logging.getLogger("cairn")
-CHANCE = SystemRandom()
+CHANCE = Random()  # noqa: S311 - it spreads waits and guards nothing
 """No application's seed makes processes act in step, and no draw of ours moves its chance."""
+os.register_at_fork(after_in_child=CHANCE.seed)  # nor do a process and its child draw alike
 
 
 class Deployment(Record, gc=True):
@@ -69,8 +75,8 @@ class Deployment(Record, gc=True):
     Args:
         policy: What may run unasked.
         ladder: What is done about each class of fault.
-        deps: Value, or function of a Principal (sync or async), that tools get as `ctx.deps`;
-            built once per run and process, never journaled.
+        deps: Value, or function of a Principal (sync, in a thread then, or async), that tools
+            get as `ctx.deps`; built once per run and process, never journaled.
         unknown_price: What a model is counted at whose price nobody knows.
         on_change: What becomes of a run that another version of its agent has worked on:
             `continue` with it and say so in its journal, `pin` it to that version, or `refuse`
@@ -111,6 +117,11 @@ class Host:
         self.agents = dict(agents)
         self.clock: Clock = clock or SystemClock()
         self.jitter = jitter
+        self.threads: Threads = in_a_thread
+        """What sync tools run in, and how many may at once."""
+        self.slots: Slots = SLOTS
+        self.new_id: Callable[[], str] = new_id
+        """What runs are called that the runtime itself begins."""
         self.draining = False
         self._deployment = deployment
         self._crews: dict[str, Crew] = {}
@@ -287,9 +298,9 @@ class Host:
         """
         deployment = self._deployment
         if policy is not None and not callable(getattr(policy, "judge", None)):
-            raise ConfigError("policy", f"{policy!r} is none", "Give a cairn.Policy")
+            raise ConfigError("policy", f"{safe_repr(policy)} is none", "Give a cairn.Policy")
         if ladder is not None and not isinstance(ladder, Ladder):
-            raise ConfigError("ladder", f"{ladder!r} is none", "Give a cairn.Ladder")
+            raise ConfigError("ladder", f"{safe_repr(ladder)} is none", "Give a cairn.Ladder")
         if isinstance(agent, str):
             crew = self.crew(agent)
             if policy is None and ladder is None:
@@ -330,7 +341,7 @@ class Host:
 
     async def _load(self, model: Model, ready: Callable[[], Awaitable[None]]) -> None:
         try:
-            await ready()
+            await contained(f"loading what {model.name} needs", ready())
         except ConfigError as error:
             raise ModelUnready.of(error) from error
         self._loaded.add(id(model))
@@ -378,6 +389,7 @@ class Host:
             principal=state.principal,
             now=self.clock.now_us,
             agent=state.agent,
+            project=state.created.project if state.created else "",
             run=state.run,
             call=call.id if call is not None else "",
             taint=state.taint,
@@ -412,19 +424,40 @@ class Host:
         deps = self._deployment.deps
         if not callable(deps):
             return deps
-        needed = sum(map(_is_needed, inspect.signature(deps).parameters.values()))
-        if needed > 1:
-            raise ConfigError(
-                "Runtime.deps",
-                f"the factory needs {needed} arguments",
-                "Give a function of one Principal, or of nothing",
-            )
         try:
-            made = deps(state.principal) if needed else deps()
-            return await made if inspect.isawaitable(made) else made
+            given = (state.principal,) if _needs(deps) else ()
+            return await called("the deps factory", deps, *given, threads=self.threads)
         except Exception as error:  # the deployment's fault, not the run's: it stays resumable
             said = f"the deps factory failed for run {state.run}: {type(error).__name__}: {error}"
+            if isinstance(error, RuntimeError) and "no running event loop" in str(error):
+                said += ". Declare it with async def: a plain factory runs in a thread"
             raise DepsFailed(said) from error
+
+
+def check_deps(deps: Any) -> Any:
+    """What a deployment lends its tools, itself.
+
+    Raises:
+        ConfigError: it is a factory that needs more than a principal.
+    """
+    if callable(deps):
+        _needs(deps)
+    return deps
+
+
+def _needs(deps: Callable[..., Any]) -> int:
+    """How many arguments a factory needs: none, or a principal."""
+    try:
+        needed = [each for each in inspect.signature(deps).parameters.values() if _is_needed(each)]
+    except ValueError:  # some callables of C have no signature to be read
+        return 0
+    if len(needed) > 1 or any(each.kind is inspect.Parameter.KEYWORD_ONLY for each in needed):
+        raise ConfigError(
+            "Runtime.deps",
+            f"the factory needs {len(needed)} arguments",
+            "Give a function of one Principal, or of nothing",
+        )
+    return len(needed)
 
 
 def _is_needed(parameter: inspect.Parameter) -> bool:

@@ -156,7 +156,10 @@ class OpenJournal:
                     raise
                 continue
             self._released = release
-            if any(isinstance(e.event, ev.ModelRequested) for e in entries):
+            asked = self.room is not None and any(
+                type(e.event) is ev.ModelRequested for e in entries
+            )
+            if asked:
                 self.room = None
             self._written = state
             self._entries = []
@@ -224,12 +227,19 @@ def outcomes(steps: Steps, state: RunState) -> list[Outcome]:
     return [Outcome(step, event, _attempt(event, state)) for step, event in steps]
 
 
+def _ask(entries: list[ev.Entry]) -> bool:
+    return any(isinstance(entry.event, ev.ModelRequested) for entry in entries)
+
+
+_OF_ATTEMPTS = (ev.ToolCompleted, ev.ToolFailed)
+
+
 def _attempt(event: ev.Event, state: RunState) -> int:
     """Which attempt an outcome is of, while its call stands as it was when it came back.
 
     Later the state may know of a next attempt: decided and never begun, or somebody else's.
     """
-    if not isinstance(event, ev.ToolCompleted | ev.ToolFailed):
+    if not isinstance(event, _OF_ATTEMPTS):
         return 0
     call = state.calls.get(event.call)
     return call.attempt if call is not None else 0

@@ -7,6 +7,7 @@ from cairn.core.evolve import fold
 from cairn.core.finding import passage
 from cairn.core.history import History
 from cairn.core.messages import CallPart, Message, Part, ResultPart, Text
+from cairn.core.names import listed
 from cairn.core.sizes import size_of
 from cairn.core.state import RunState, transcript
 from cairn.core.views.context import Manifest, manifest
@@ -70,9 +71,11 @@ def _begin(run: str, entries: list[ev.Entry], base: RunState | None) -> RunState
         messages=History(messages),
         tokens=size_of(messages, base.view, base.summary),
         asked=base.asked,
+        tasks=base.tasks,
         view=base.view,
         summary=base.summary,
         by_model=base.by_model,
+        condensed_in=base.condensed_in,
         gist=base.gist,
         sources=base.sources,
         voices=dict.fromkeys(base.voices, 0),  # they led to what is done from here on, too
@@ -111,7 +114,9 @@ async def manifest_of(store: Store, run: str, step: int) -> Manifest:
     entries = await store.read(run)
     found = manifest(await start_of(store, run, entries), entries, step)
     if found is None:
-        raise UnknownRun(f"run {run} made no model request in step {step}")
+        asked = sorted({e.step for e in entries if isinstance(e.event, ev.ModelRequested)})
+        others = f"made some in step {listed([*map(str, asked)])}" if asked else "made none"
+        raise UnknownRun(f"run {run} made no model request in step {step}; it {others}")
     return found
 
 

@@ -6,20 +6,28 @@ At least once: a process that dies before it told anybody tells again when a wor
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from cairn.core.takers import check_taker
 from cairn.engine.result import Run, result_of
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.ports import RunFilter, Store
+from cairn.tools.blocking import Overdue, called
+from cairn.tools.slots import Slots
 
 OnWait = Callable[[Run], Any] | Sequence[str] | str
 TRIES = 3
 TIMEOUT_S = 10.0
+"""Of a command or a webhook."""
+TELL_S = 60.0
+"""Of a function."""
+TELLING = Slots(16)
+"""Threads of plain functions: one that hangs takes none from those that runs depend on."""
+ON_WAIT = "Runtime.on_wait"
 
 log = logging.getLogger("cairn")
 
@@ -28,26 +36,29 @@ class Notifier:
     """Calls `on_wait` for runs that wait for people.
 
     Args:
-        on_wait: A function of a `Run` (sync or async); a command as a list of arguments, which
-            gets the run as JSON on its input; or an http(s) URL it is posted to.
+        on_wait: A function of a `Run`, sync (it then runs in a thread) or async, which may take
+            60 seconds; a command as a list of arguments, which gets the run as JSON on its
+            input; or an http(s) URL it is posted to. These two may take 10 seconds.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it is none of these, or a function of no run.
     """
 
     def __init__(self, on_wait: OnWait) -> None:
         if isinstance(on_wait, str) and not on_wait.startswith(("http://", "https://")):
             raise ConfigError(
-                "Runtime.on_wait",
-                f"{on_wait!r} is no URL",
+                ON_WAIT,
+                f"{safe_repr(on_wait)} is no URL",
                 "Give an http(s) URL, a list of command arguments, or a function",
             )
         if not (callable(on_wait) or _is_command(on_wait)):
             raise ConfigError(
-                "Runtime.on_wait",
-                f"{on_wait!r} cannot be told anything",
+                ON_WAIT,
+                f"{safe_repr(on_wait)} cannot be told anything",
                 "Give an http(s) URL, a list of command arguments, or a function",
             )
+        if callable(on_wait):
+            check_taker(ON_WAIT, on_wait, "a Run")
         self._on_wait = on_wait
 
     async def waiting(self, store: Store, run: str) -> None:
@@ -56,6 +67,9 @@ class Notifier:
             waiting = await result_of(store, run)
             try:
                 await self._tell(waiting)
+            except Overdue as error:  # another try beside it would only tell twice
+                log.warning("on_wait was left alone for run %s: %s", run, error)
+                return
             except Exception as error:  # a broken notifier must not stop runs
                 log.warning("on_wait failed for run %s: %s", run, error)
                 await asyncio.sleep(0.2 * 2**attempt)
@@ -71,9 +85,7 @@ class Notifier:
     async def _tell(self, run: Run) -> None:
         on_wait = self._on_wait
         if callable(on_wait):
-            told = on_wait(run)
-            if inspect.isawaitable(told):
-                await told
+            await called(ON_WAIT, on_wait, run, seconds=TELL_S, slots=TELLING)
             return
         payload = msgspec.json.encode(run)
         if isinstance(on_wait, str):

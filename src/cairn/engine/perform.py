@@ -5,7 +5,6 @@ Nothing in here touches the journal: it takes what was decided and gives back, b
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from math import ceil
 from typing import Any
@@ -41,6 +40,7 @@ from cairn.ports import (
     Permit,
     ToolSchema,
 )
+from cairn.tools.blocking import called, contained
 from cairn.tools.context import Context
 from cairn.tools.outcome import classify
 from cairn.tools.runner import Finish, Finished, Running, start
@@ -53,13 +53,14 @@ MOST_USED = 2**53 - 1
 
 def model_for(state: RunState, crew: Crew, purpose: str) -> tuple[Model, float]:
     """The model whose turn it is, and how many seconds a request to it may take."""
-    asides = {
-        "summary": (crew.summary, crew.rules.summary),
-        "classify": (crew.classifier, crew.rules.intake.model),
-    }
-    model, spec = asides.get(purpose, (None, None))
-    if model is not None and spec is not None:
-        return model, spec.timeout_us / 1e6
+    if purpose != "turn":
+        asides = {
+            "summary": (crew.summary, crew.rules.summary),
+            "classify": (crew.classifier, crew.rules.intake.model),
+        }
+        model, spec = asides.get(purpose, (None, None))
+        if model is not None and spec is not None:
+            return model, spec.timeout_us / 1e6
     index = min(state.model, len(crew.models) - 1)
     return crew.models[index], crew.rules.models[index].timeout_us / 1e6
 
@@ -114,9 +115,8 @@ class ModelCall:
         """Make it; what the other side does wrong comes back as a fault."""
         watched = self._shows and self._watchers.watched(self._request.run)
         try:
-            outcome = _reply(
-                await self._model.request(self._request, self._on_delta if watched else None)
-            )
+            reply = await contained(f"the model {self._model.name}", self._asked(watched=watched))
+            outcome = _reply(reply)
         except ModelError as error:
             return self._failed(
                 Fault(
@@ -143,6 +143,9 @@ class ModelCall:
             latency_us=self._clock.monotonic_us() - self._begun,
             discard=self._discard,
         )
+
+    async def _asked(self, *, watched: bool) -> ModelReply:
+        return await self._model.request(self._request, self._on_delta if watched else None)
 
     def _used(self, usage: object) -> Usage | None:
         """What a fault says it used; all that was reserved where that cannot be."""
@@ -247,9 +250,9 @@ def counted(usage: object) -> Usage | None:
     """
     if not isinstance(usage, Usage):
         return None
-    buckets = [getattr(usage, name) for name in usage.__struct_fields__]
-    fine = all(type(each) is int and 0 <= each <= MOST_USED for each in buckets)
-    return usage if fine else None
+    buckets = msgspec.structs.astuple(usage)
+    whole = set(map(type, buckets)) == {int}
+    return usage if whole and min(buckets) >= 0 and max(buckets) <= MOST_USED else None
 
 
 def _storable(part: Part) -> Part:
@@ -299,11 +302,21 @@ class ToolFlight:
         self._begun = clock.monotonic_us()
         self._run: Running | None = None
 
-    def start(self, tool: Tool[..., Any], arguments: dict[str, Any], finish: Finish) -> None:
+    def start(
+        self, tool: Tool[..., Any], arguments: dict[str, Any], finish: Finish, host: Host
+    ) -> None:
         """Set it to work; its intent is durable and, for a sync tool, its thread is held."""
         timeout_s = tool.spec.timeout_us / 1e6
         self._flights.add(self._call.id, self, timeout_s)
-        self._run = start(tool.body, arguments, self._context, on_done=self._done, finish=finish)
+        self._run = start(
+            tool.body,
+            arguments,
+            self._context,
+            on_done=self._done,
+            finish=finish,
+            slots=host.slots,
+            threads=host.threads,
+        )
 
     def cancel(self, reason: Reason) -> None:
         """Stop it. An async tool may clean up first; a thread cannot be stopped, only left."""
@@ -329,6 +342,7 @@ class ToolFlight:
         )
 
     def _done(self, finished: Finished | None) -> None:
+        self._run = None  # it knows us: what has landed must not wait for the garbage collector
         if self._reason is not None or finished is None:
             self._flights.land(self._call.id, self.overdue(), self)
             if finished is not None:
@@ -393,19 +407,18 @@ async def perform_probe(running: Running, call: Call) -> ProbeBack:
 # ---------------------------------------------------------------- tasks
 
 
-async def perform_task(state: RunState, crew: Crew, action: RunTask, clock: Clock) -> TaskBack:
+async def perform_task(state: RunState, crew: Crew, action: RunTask, host: Host) -> TaskBack:
     """Run a completion check on the answer."""
-    begun = clock.monotonic_us()
+    begun = host.clock.monotonic_us()
     name = action.event.name
     try:
         output = crew.output.parse(state.answer_text) if crew.output is not None else None
         answer = Answer(run=state.run, text=state.answer_text, output=output)
-        said = crew.agent.checks[name](answer)
-        if inspect.isawaitable(said):
-            said = await said
+        check = crew.agent.checks[name]
+        said = await called(f"the check {name}", check, answer, threads=host.threads)
     except Exception as error:  # a check that fails has not accepted the answer
         said = f"the check {name} failed: {type(error).__name__}: {error}"
-    duration_us = clock.monotonic_us() - begun
+    duration_us = host.clock.monotonic_us() - begun
     ok = said is None or said is True or said == ""
     message = said if isinstance(said, str) else f"the check {name} refused it"
     return TaskBack(step=action.step, ok=ok, message="" if ok else message, duration_us=duration_us)

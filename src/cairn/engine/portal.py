@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from cairn.errors import SyncInsideLoop
 
 T = TypeVar("T")
+log = logging.getLogger("cairn")
 
 
 class Portal:
@@ -26,6 +28,7 @@ class Portal:
         self._interrupted = interrupted
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
         self._lock = threading.Lock()
 
     def call(self, work: Coroutine[Any, Any, T], verb: str = "") -> T:
@@ -64,8 +67,9 @@ class Portal:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                self._stopped = threading.Event()
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="cairn loop", daemon=True
+                    target=_serve, args=(self._loop, self._stopped), name="cairn loop", daemon=True
                 )
                 self._thread.start()
             return self._loop
@@ -76,6 +80,7 @@ class Portal:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is not None and thread is not None:
+            self._stopped.set()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
@@ -93,6 +98,22 @@ class Portal:
             finally:
                 self._interrupted(False)
             raise
+
+
+def _serve(loop: asyncio.AbstractEventLoop, stopped: threading.Event) -> None:
+    """Run the loop until it is stopped.
+
+    A task that raises `SystemExit` breaks the loop off, and whoever waits elsewhere for another
+    would wait for ever. It is that task's end and nothing else: its own caller gets it.
+    """
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            log.warning("%s was raised in the background; its caller gets it", type(error).__name__)
+            if not stopped.is_set():
+                continue
+        return
 
 
 async def _next(items: AsyncIterator[T]) -> T:

@@ -20,6 +20,7 @@ from cairn.core.messages import clean
 from cairn.core.replay import Replay, Replayer
 from cairn.core.state import RunState
 from cairn.crew import Crew
+from cairn.engine.attend import TASK_S
 from cairn.engine.load import start_of
 from cairn.errors import CorruptJournal
 from cairn.ports import Store
@@ -103,6 +104,7 @@ async def _prompt(state: RunState, crew: Crew, step: int, *, computed: bool) -> 
         step=step,
     )
     try:
-        return clean(await text_of(agent.instructions, briefing))
+        what = f"the instructions of agent {state.agent}"
+        return clean(await text_of(agent.instructions, briefing, what, seconds=TASK_S))
     except Exception as error:  # the deployer's function may raise anything: that is a finding
         return f"(the function raised {type(error).__name__}: {error})"

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from cairn.block import Briefing, ContextBlock, text_of
 from cairn.core import events as ev
 from cairn.core import messages as said
 from cairn.core.actions import AskModel
 from cairn.core.context import faults
+from cairn.core.decide import decide
+from cairn.core.events.model import NO_TOOLS
+from cairn.core.evolve_context import with_blocks
 from cairn.core.messages import clean
 from cairn.core.state import RunState
 from cairn.core.view import WHOLE, View, sent
@@ -49,7 +54,7 @@ class Requester:
     async def ask(self, action: AskModel, crew: Crew) -> None:
         """Make a request; nothing is done when there is news on the way."""
         journal = self._journal
-        model, _ = model_for(journal.state, crew, action.purpose)
+        model = self._model(action, crew)
         if not await self._is_ready(model):
             return
         blocks: tuple[ev.Block, ...] = ()
@@ -59,6 +64,13 @@ class Requester:
             if made is None:
                 return
             blocks = made
+            decided = self._decided_again(action, crew, blocks)
+            if decided is None:
+                return
+            action, before = decided, model
+            model = self._model(action, crew)
+            if model is not before and not await self._is_ready(model):
+                return
             if wrong := self._faults(journal.state, action.view):
                 failed = ev.RunFailed(error_class=ErrorClass.INTERNAL, message="; ".join(wrong))
                 journal.decide([(0, failed)])
@@ -76,6 +88,33 @@ class Requester:
         finally:
             if not launched:
                 permit.close(ErrorClass.CANCELLED)
+
+    def _model(self, action: AskModel, crew: Crew) -> Model:
+        """The model that the request is to be made to."""
+        state = self._journal.state
+        if action.fallback:
+            state = msgspec.structs.replace(state, model=action.fallback)
+        return model_for(state, crew, action.purpose)[0]
+
+    def _decided_again(
+        self, action: AskModel, crew: Crew, blocks: tuple[ev.Block, ...]
+    ) -> AskModel | None:
+        """The request as it is with its computed blocks; None when another step comes first.
+
+        What they take is known only now. Where the request must be made smaller for them, that
+        is a decision on facts: the blocks are journaled, and all is decided anew.
+        """
+        if not any(block.computed for block in crew.agent.blocks):
+            return action
+        journal = self._journal
+        rules = crew.rules
+        if journal.room is not None:
+            rules = msgspec.structs.replace(rules, room=journal.room)
+        again = decide(with_blocks(journal.state, blocks), rules, journal.tick())
+        if isinstance(again, AskModel) and again.purpose == "turn":
+            return again
+        journal.decide([(0, ev.ContextUpdated(blocks=blocks))])
+        return None
 
     def _faults(self, state: RunState, view: View | None) -> list[str]:
         """What is wrong with the messages: the new ones, or all when the view has changed."""
@@ -139,11 +178,12 @@ class Requester:
             what = {
                 "blocks": blocks,
                 "messages": len(state.messages),
-                "tools": offer.hash if offer.hash != state.tools else "",
+                "tools": (offer.hash or NO_TOOLS) if offer.hash != state.tools else "",
                 "tool_choice": action.tool_choice,
                 "output_mode": action.output_mode,
                 "view": action.view,
                 "withheld": offer.withheld,
+                "fallback": action.fallback,
             }
         event = ev.ModelRequested(
             model=action.model, reserved=action.reserved, attempt=action.attempt, **what
@@ -187,14 +227,17 @@ class Requester:
         what = f"the context block {block.name}"
         if block.name == "instructions":
             what = f"the instructions of agent {self._journal.state.agent}"
-        work = text_of(block.text, self._briefing(action))
+        work = text_of(block.text, self._briefing(action), what, threads=self._host.threads)
         try:
             found = await attend(work, what, self._store, self._journal, self._flights)
         except (StoreError, Fenced):
             raise
         except Exception as error:  # whatever it is, a block that is not needed is left out
             self._journal.tick()
-            return self._without(block, what, f"failed: {type(error).__name__}: {error}")
+            why = f"failed: {type(error).__name__}: {error}"
+            if not block.needed:
+                self._tell(block, what, why, action.step)
+            return self._without(block, what, why)
         self._journal.tick()
         if found is None:
             return None
@@ -223,6 +266,17 @@ class Requester:
         message = f"{what}: {said}" if own else f"{what} is needed: {said}"
         self._journal.decide([(0, ev.RunFailed(error_class=error_class, message=message))])
         return None
+
+    def _tell(self, block: ContextBlock, what: str, why: str, step: int) -> None:
+        """Have the journal, and what is made of it, say once that the run goes on without it."""
+        where = f"block:{block.name}"
+        if where in self._journal.state.degraded:
+            return
+        message = self._sealed.text(clean(f"{what}: {why}"))[:500]
+        event = ev.ErrorRaised(
+            error_class=ErrorClass.DEPENDENCY_FAILED, message=message, where=where
+        )
+        self._journal.record([(step, event)])
 
     def _briefing(self, action: AskModel) -> Briefing:
         state = self._journal.state

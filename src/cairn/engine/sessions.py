@@ -9,6 +9,7 @@ from cairn.core.lifecycle import ENDED
 from cairn.core.messages import Principal, Record, clean
 from cairn.core.titles import shortened, title_of
 from cairn.engine.client import same_person
+from cairn.engine.given import check_session
 from cairn.engine.load import load, previous_of
 from cairn.errors import (
     ConfigError,
@@ -63,18 +64,26 @@ async def conversation(store: Store, session: str) -> Conversation:
     Raises:
         UnknownRun: there is no such session.
     """
-    info = await store.session(session)
-    own = (await store.runs(RunFilter(session=session, limit=ALL)))[::-1]
+    info = await store.session(check_session(session))
+    own = await _own(store, session)
     waiting = [run for run in own if run.behind or (run.status == "queued" and _begins(run, info))]
     chain = await _chain(store, info.head)
+    first = info.first or (chain[0].run if chain else "")
     named = {run.run for run in chain} | {run.run for run in waiting}
     return Conversation(
         info=info,
-        title=info.title or await first_words(store, session, own, chain),
+        title=info.title or await first_words(store, first),
         chain=tuple(chain),
         superseded=tuple(run for run in own if run.run not in named),
         waiting=tuple(run for run in waiting if run.run not in {c.run for c in chain}),
     )
+
+
+async def _own(store: Store, session: str) -> list[RunInfo]:
+    """The runs of a session, oldest first; no filter without a name may ask for them."""
+    if not session.strip():
+        return []
+    return (await store.runs(RunFilter(session=session, limit=ALL)))[::-1]
 
 
 def _begins(run: RunInfo, info: SessionInfo) -> bool:
@@ -99,14 +108,17 @@ async def _chain(store: Store, head: str) -> list[RunInfo]:
     return found[::-1]
 
 
-async def first_words(store: Store, session: str, own: list[RunInfo], chain: list[RunInfo]) -> str:
-    """What a session is called if nobody gave it a title; empty if that cannot be read."""
-    first = own[0] if own else chain[0] if chain else None
-    if first is None:
+async def first_words(store: Store, first: str) -> str:
+    """What a session is called if nobody gave it a title; empty if that cannot be read.
+
+    Args:
+        first: The run that it begins with; empty if that is gone.
+    """
+    if not first:
         return ""
     try:
-        (entry,) = await store.read(first.run, upto=1)
-    except CorruptJournal:
+        (entry,) = await store.read(first, upto=1)
+    except (UnknownRun, CorruptJournal):  # removed meanwhile, or damaged
         return ""
     event = entry.event
     return title_of(event.input) if isinstance(event, ev.RunCreated) else ""
@@ -118,9 +130,8 @@ async def titled(store: Store, infos: list[SessionInfo]) -> list[tuple[SessionIn
     for info in infos:
         title = info.title
         if not title:
-            own = (await store.runs(RunFilter(session=info.session, limit=ALL)))[::-1]
-            chain = [] if own else await _chain(store, info.head)
-            title = await first_words(store, info.session, own, chain)
+            chain = [] if info.first else await _chain(store, info.head)
+            title = await first_words(store, info.first or (chain[0].run if chain else ""))
         found.append((info, title))
     return found
 
@@ -131,7 +142,7 @@ async def check_owner(store: Store, session: str, who: Principal | None) -> Sess
     Raises:
         UnknownRun: there is no such session, or it is another principal's.
     """
-    info = await store.session(session)
+    info = await store.session(check_session(session))
     if who is not None:
         state = await load(store, info.head)
         if not same_person(state.principal, who):
@@ -144,6 +155,7 @@ async def check_owner(store: Store, session: str, who: Principal | None) -> Sess
 
 async def set_title(store: Store, clock: Clock, session: str, title: str, actor: str) -> bool:
     """Give a session a title, an empty one to take it away; False when it has it already."""
+    check_session(session)
     title = " ".join(clean(title).split())
     if shortened(title, TITLE_COLUMNS) != title:
         raise ConfigError(
@@ -192,8 +204,9 @@ async def fork(store: Store, clock: Clock, session: str, new: str, at: str, acto
     Raises:
         UnknownRun: there is no such session, or it has no such run.
         IllegalTransition: the run is not over.
-        ConfigError: there is a session of the new name.
+        ConfigError: there is a session of the new name, or it is empty or blank.
     """
+    check_session(new, "new")
     talk = await conversation(store, session)
     run = at or talk.info.head
     if run not in {each.run for each in (*talk.chain, *talk.superseded)}:

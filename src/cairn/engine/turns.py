@@ -44,7 +44,7 @@ async def begin_turn(store: Store, claim: Claim, state: RunState, host: Host) ->
         before = await load(store, head.run)
         continued = ev.RunContinued(
             previous=ev.RunRef(run=head.run, seq=before.seq),
-            consumes=left_unread(before, head),
+            consumes=left_unread(before, head, created.session),
             note=_note(before),
         )
         at = max(host.clock.now_us(), state.at)
@@ -104,4 +104,4 @@ async def take_over(store: Store, run: str, host: Host) -> str:
         fingerprint=host.crew(state.agent).fingerprint,
         policy=created.policy,
     )
-    return await Client(store, host.clock, host.secrets).take_over(task, run)
+    return await Client(store, host.clock, host.secrets).take_over(task, run, host.new_id())

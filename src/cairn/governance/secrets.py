@@ -328,6 +328,8 @@ class Sealed(Redaction):
             arguments: As they stand in the journal.
             declared: Argument and name of a secret it may hold; an empty argument is any.
         """
+        if OPENING not in arguments and "\\u" not in arguments:
+            return arguments  # only an escape could hide a handle
         value = parse_object(arguments) or {}
         names = {name for _, name in handles_in(value)}
         if not names:

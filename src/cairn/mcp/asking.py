@@ -7,8 +7,6 @@ durably, and call again with the answer.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -16,6 +14,9 @@ from typing import Any
 import msgspec
 
 from cairn.core.messages import Record
+from cairn.core.takers import check_taker
+from cairn.errors import ConfigError, safe_repr
+from cairn.tools.blocking import called
 from cairn.tools.text import shorten
 
 log = logging.getLogger("cairn")
@@ -47,18 +48,27 @@ OnElicit = Callable[[Elicitation], "Answers | Awaitable[Answers | None] | None"]
 """The operator's own way to answer: what is given for the form, or None to decline."""
 
 
+def answering(field: str, on_elicit: object) -> OnElicit | None:
+    """The operator's function itself, if it is one that can be asked; None for none.
+
+    Raises:
+        ConfigError: it cannot be called with an `Elicitation`.
+    """
+    if on_elicit is None:
+        return None
+    if not callable(on_elicit):
+        fix = "Give a function of an Elicitation"
+        raise ConfigError(field, f"{safe_repr(on_elicit)} is no function", fix)
+    check_taker(field, on_elicit, "an Elicitation")
+    return on_elicit
+
+
 async def answer(asked: Elicitation, on_elicit: OnElicit | None) -> tuple[str, dict[str, Any]]:
     """The action (accept, decline or cancel) and, when accepted, what is answered."""
     if on_elicit is None:
         return "decline", {}
     try:
-        said: Any = (
-            on_elicit(asked)
-            if inspect.iscoroutinefunction(on_elicit)
-            else await asyncio.to_thread(on_elicit, asked)
-        )
-        if inspect.isawaitable(said):
-            said = await said
+        said: Any = await called(f"on_elicit of {asked.server}", on_elicit, asked)
     except Exception as error:  # the operator's own code; the server is told that nobody answers
         log.warning("on_elicit of the MCP server %s failed: %s", asked.server, error)
         return "cancel", {}

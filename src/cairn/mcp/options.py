@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -12,7 +11,7 @@ from cairn.core.declaration import Declaration
 from cairn.core.events import Effect
 from cairn.core.messages import Record
 from cairn.core.names import listed
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 
 NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?!_)){0,29}")
 """Short enough to leave a tool's own name room, and without the `__` that ends it."""
@@ -61,11 +60,11 @@ def declared(server: str, effects: Mapping[str, Declared]) -> dict[str, ToolOpti
         ConfigError: a word is none, or does not go with another.
     """
     given: object = effects
-    where = f"McpServer({server!r}).effects"
+    where = f"McpServer({safe_repr(server)}).effects"
     if not isinstance(given, Mapping):
         fix = 'Write the effect of each tool: {"find": "read"}'
-        raise ConfigError(where, f"{given!r:.200} is no mapping", fix)
-    return {name: _one(f"{where}[{name!r}]", effects[name]) for name in effects}
+        raise ConfigError(where, f"{safe_repr(given)} is no mapping", fix)
+    return {name: _one(f"{where}[{safe_repr(name)}]", effects[name]) for name in effects}
 
 
 def _one(where: str, given: object) -> ToolOptions:
@@ -73,7 +72,9 @@ def _one(where: str, given: object) -> ToolOptions:
         _require(given in EFFECTS, where, given, f"Write {listed(EFFECTS)}, or a ToolOptions")
         return ToolOptions(effect=given)  # type: ignore[arg-type]  # checked in the line above
     if not isinstance(given, ToolOptions):
-        raise ConfigError(where, f"{given!r} declares nothing", "Give a word or a ToolOptions")
+        raise ConfigError(
+            where, f"{safe_repr(given)} declares nothing", "Give a word or a ToolOptions"
+        )
     _require(given.effect in EFFECTS, where, given.effect, f"effect is {listed(EFFECTS)}")
     _require(given.recovery in {"", "repeat", "once"}, where, given.recovery, "Use repeat or once")
     fix = "A read can always be repeated: leave recovery out, or declare the effect it has"
@@ -102,7 +103,7 @@ def check_name(name: object) -> str:
     """A server's name. Raises ConfigError."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         fix = "Use a letter, then letters, digits, '-' and single '_', at most 30"
-        raise ConfigError("McpServer.name", f"{name!r} is no name", fix)
+        raise ConfigError("McpServer.name", f"{safe_repr(name)} is no name", fix)
     return name
 
 
@@ -135,7 +136,7 @@ def names(where: str, given: object) -> frozenset[str] | None:
         return None
     fix = "Give a list of tool names"
     if not isinstance(given, list | tuple | set | frozenset):
-        raise ConfigError(where, f"{given!r} cannot be used", fix)
+        raise ConfigError(where, f"{safe_repr(given)} cannot be used", fix)
     found: list[Any] = list(given)
     _require(all(isinstance(each, str) for each in found), where, given, fix)
     return frozenset(found)
@@ -145,8 +146,8 @@ def seconds(where: str, value: object) -> float:
     """A length of time in seconds, above 0. Raises ConfigError."""
     fix = "Give a number of seconds above 0, at most a day"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(where, f"{value!r} cannot be used", fix)
-    _require(math.isfinite(value) and 0 < value <= LONGEST_S, where, value, fix)
+        raise ConfigError(where, f"{safe_repr(value)} cannot be used", fix)
+    _require(0 < value <= LONGEST_S, where, value, fix)
     return float(value)
 
 
@@ -159,12 +160,14 @@ def texts(where: str, given: Mapping[Any, Any] | None) -> dict[str, str]:
     found = dict(given or {})
     for key, value in found.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise ConfigError(f"{where}[{key!r}]", "its value is no text", "Give text for text")
+            raise ConfigError(
+                f"{where}[{safe_repr(key)}]", "its value is no text", "Give text for text"
+            )
         if any(sign in value or sign in key for sign in "\r\n\0"):
-            raise ConfigError(f"{where}[{key!r}]", "it holds a line break", "Remove it")
+            raise ConfigError(f"{where}[{safe_repr(key)}]", "it holds a line break", "Remove it")
     return found
 
 
 def _require(fine: bool, where: str, value: object, fix: str) -> None:
     if not fine:
-        raise ConfigError(where, f"{value!r} cannot be used", fix)
+        raise ConfigError(where, f"{safe_repr(value)} cannot be used", fix)

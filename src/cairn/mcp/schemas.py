@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from cairn.core.messages import Record
 from cairn.core.names import MESSAGE_CHARS, nearest
 from cairn.core.rules import Check, Problem
+from cairn.tools import linear
 from cairn.tools.arguments import read_object
 from cairn.tools.shapes import Schema, shape
 from cairn.tools.text import shorten
@@ -291,27 +292,10 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     """
     if len(pattern) > MAX_PATTERN:
         raise Unusable(f"its schema has a pattern of {len(pattern)} characters")
-    return _matcher(pattern)
-
-
-@lru_cache(1024)
-def _matcher(pattern: str) -> Callable[[str], bool]:
-    from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema
-
-    rule = core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")
     try:
-        validate = SchemaValidator(rule).validate_python
-    except SchemaError:
+        return linear.matcher(pattern)
+    except ValueError:
         raise Unusable(f"its schema has the pattern {shorten(pattern, 80)!r}") from None
-
-    def matches(text: str) -> bool:
-        try:
-            validate(text)
-        except ValidationError:
-            return False
-        return True
-
-    return matches
 
 
 def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from cairn.core.events import ArtifactCreated
 from cairn.core.messages import Blob, Message, Role, Text
 from cairn.core.names import listed as listed_names
 from cairn.errors import ConfigError, ToolError, UnknownTools
-from cairn.mcp.asking import OnElicit
+from cairn.mcp.asking import OnElicit, answering
 from cairn.mcp.connection import Connection, Offer, Settings, Wire, Work, marked
 from cairn.mcp.faults import Down, failed_call, signal_of, words_of
 from cairn.mcp.http import HttpWire
@@ -116,7 +116,7 @@ class McpServer:
             wire=self._wire,
             connect_s=seconds(f"{where}.connect_s", connect_s),
             roots=tuple(Path(root).resolve().as_uri() for root in roots),
-            on_elicit=on_elicit,
+            on_elicit=answering(f"{where}.on_elicit", on_elicit),
             on_list=self._list_changed,
         )
         self._side = Side(name)
@@ -375,6 +375,8 @@ class McpServer:
 
         async def whole() -> Any:
             result = await self._asked("tools/call", ask, listed.effect, work.label, work)
+            if self._tasks:  # a list that the call changed stands in the very next request
+                await asyncio.wait(self._tasks, timeout=min(RELIST_S, (ctx.remaining() or 8) / 8))
             if result.is_error:
                 raise failed_call(self.name, text_of(result), work.notes)
             return value_of(result, work.notes, _keeper(ctx))

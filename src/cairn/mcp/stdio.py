@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.mcp.sent import SENT
 from cairn.tools.text import shorten
 
@@ -123,13 +123,15 @@ class StdioWire:
 
     def _start(self) -> None:
         if self._cwd is not None and not Path(self._cwd).is_dir():
-            problem = f"there is no folder {self._cwd!r} here"
+            problem = f"there is no folder {safe_repr(self._cwd)} here"
             raise ConfigError("McpServer.cwd", problem, "Make it, or name another")
         program = self._command[0]
         path = self._env.get("PATH", os.defpath)
         if not _findable(program, path, self._cwd):
             fix = "Install it, or write its whole path"
-            raise ConfigError("McpServer.command", f"there is no program {program!r} here", fix)
+            raise ConfigError(
+                "McpServer.command", f"there is no program {safe_repr(program)} here", fix
+            )
         ours, theirs = socket.socketpair()
         with theirs:
             argv = [sys.executable, "-I", "-S", GUARD, str(theirs.fileno()), str(self._grace_s)]

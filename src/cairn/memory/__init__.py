@@ -7,8 +7,19 @@ what is known into the context. The tools are in `cairn.toolkit`: `MEMORY_TOOLS`
 from __future__ import annotations
 
 from cairn.memory.block import memory_block
-from cairn.memory.facts import Erased, Fact, FactFilter, Gone, Hit, Kept, NewFact, Recall, Scope
-from cairn.memory.port import Embedder, Memory
+from cairn.memory.facts import (
+    Erased,
+    Fact,
+    FactFilter,
+    Gone,
+    Hit,
+    Indexed,
+    Kept,
+    NewFact,
+    Recall,
+    Scope,
+)
+from cairn.memory.port import Embedder, Indexing, Memory
 from cairn.memory.rules import MemoryRules
 
 __all__ = [
@@ -18,6 +29,8 @@ __all__ = [
     "FactFilter",
     "Gone",
     "Hit",
+    "Indexed",
+    "Indexing",
     "Kept",
     "Memory",
     "MemoryRules",

@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cairn.core.fence import fenced
-from cairn.core.messages import Principal
-from cairn.errors import ConfigError
+from cairn.core.limits import estimate_tokens
+from cairn.core.messages import Principal, clean
+from cairn.core.takers import check_taker
+from cairn.errors import ConfigError, safe_repr
 from cairn.memory.desk import FROM_MEMORY, MAX_TOKENS, Desk
-from cairn.memory.facts import MAX_HITS, Fact, tokens_of
+from cairn.memory.facts import MAX_HITS, Fact
 
 INTRO = "What is remembered from earlier, by people or by trusted runs; it may be out of date:"
 SECOND_US = 1_000_000
@@ -59,7 +61,8 @@ def memory_block(
         query_from: What is looked for: `input` for the run's latest input (`briefing.input`), a
             function of the briefing, or any other text as it stands.
         limit: Facts at most. Default 5.
-        tokens: Tokens at most, estimated. Default 500.
+        tokens: Tokens of the whole block at most, estimated, with the marks around it; where not
+            one fact fits, the block is empty. Default 500.
 
     Returns:
         An async function of a briefing, which has `memory` (a `Desk`, or None) and `input`; it
@@ -68,14 +71,17 @@ def memory_block(
     Raises:
         ConfigError: a value is not usable.
     """
-    if not 1 <= limit <= MAX_HITS:
-        raise ConfigError("memory_block.limit", f"{limit} cannot be", f"Give 1 to {MAX_HITS}")
-    if not 1 <= tokens <= MAX_TOKENS:
-        raise ConfigError("memory_block.tokens", f"{tokens} cannot be", f"Give 1 to {MAX_TOKENS}")
+    _check_count("memory_block.limit", limit, MAX_HITS)
+    _check_count("memory_block.tokens", tokens, MAX_TOKENS)
     given: object = query_from
     if not callable(given) and not isinstance(given, str):
         fix = "Give input, a text, or a function of a briefing"
-        raise ConfigError("memory_block.query_from", f"{given!r} is none", fix)
+        raise ConfigError("memory_block.query_from", f"{safe_repr(given)} is none", fix)
+    if callable(given):
+        check_taker("memory_block.query_from", given, "a Briefing")
+    if isinstance(given, str) and (not given.strip() or clean(given) != given):
+        fix = "Give input, or the words to look for"
+        raise ConfigError("memory_block.query_from", f"{safe_repr(given)} finds nothing", fix)
 
     async def block(briefing: Any) -> str:
         desk: Desk | None = getattr(briefing, "memory", None)
@@ -88,17 +94,24 @@ def memory_block(
         # untrusted facts that fit better must not push out what may be told
         told = await desk.recall(query, "all", MAX_HITS, MAX_TOKENS)
         trusted = [hit.fact for hit in told.hits if desk.trusts(hit.fact)]
-        return text_of_block(_within(trusted[:limit], tokens), desk.principal)
+        return text_of_block(_within(trusted[:limit], tokens, desk.principal), desk.principal)
 
     return block
 
 
-def _within(facts: Sequence[Fact], tokens: int) -> list[Fact]:
+def _check_count(field: str, value: object, most: int) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or not 1 <= value <= most:  # type: ignore[operator]  # it is a number by now
+        raise ConfigError(
+            field, f"{safe_repr(value)} cannot be", f"Give a whole number of 1 to {most}"
+        )
+
+
+def _within(facts: Sequence[Fact], tokens: int, principal: Principal) -> list[Fact]:
+    """The facts whose text, with all that stands around it, has no more than so many tokens."""
     chosen: list[Fact] = []
     for fact in facts:
-        needed = tokens_of(fact)
-        if needed <= tokens:
-            tokens -= needed
+        if estimate_tokens(text_of_block([*chosen, fact], principal)) <= tokens:
             chosen.append(fact)
     return chosen
 

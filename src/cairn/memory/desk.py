@@ -10,7 +10,7 @@ from typing import Literal
 
 from cairn.core.evolve_calls import UNCHECKED
 from cairn.core.messages import Principal, Record
-from cairn.errors import ConfigError, Refused, UnknownRun
+from cairn.errors import ConfigError, Refused, UnknownRun, safe_repr
 from cairn.memory.facts import Fact, Hit, Kept, NewFact, Scope, fact_number, tokens_of
 from cairn.memory.port import Memory
 from cairn.memory.rules import MemoryRules
@@ -25,6 +25,24 @@ DAY_US = 86_400_000_000
 MAX_DAYS = 3_650
 MAX_TOKENS = 8_000
 Where = Literal["all", "user", "project", "agent"]
+
+
+def end_of(days: object, now: int, field: str) -> int:
+    """When a fact counts no more that is kept now for so many days; 0 for never.
+
+    Raises:
+        ConfigError: it is no number of 0 to 3,650, or no time at all; names the field.
+    """
+    if not isinstance(days, int | float) or isinstance(days, bool) or not 0 <= days <= MAX_DAYS:
+        raise ConfigError(field, f"{safe_repr(days, 60)} cannot be", f"Give 0 to {MAX_DAYS:,}")
+    if not days:
+        return 0
+    us = round(days * DAY_US)
+    if not us:
+        raise ConfigError(
+            field, f"{safe_repr(days)} is no time at all", "Give 0 for never, or more"
+        )
+    return now + us
 
 
 class Told(Record, gc=True):
@@ -50,6 +68,7 @@ class Desk:
         memory: Where facts live.
         rules: What the deployment decides.
         principal, agent, run, call: Whose call it is.
+        project: What the run is about, where that was said; empty for what the rules say.
         taint: Labels of the untrusted content that the run has read.
         key: Names the call, whatever its attempt.
         now: Tells the time, in microseconds since 1970.
@@ -64,6 +83,7 @@ class Desk:
         principal: Principal,
         now: Callable[[], int],
         agent: str = "",
+        project: str = "",
         run: str = "",
         call: str = "",
         taint: frozenset[str] = frozenset(),
@@ -75,6 +95,7 @@ class Desk:
         self.now = now
         self._rules = rules
         self._agent = agent
+        self._project = project
         self._run = run
         self._call = call
         self._taint = taint
@@ -97,10 +118,8 @@ class Desk:
             UnknownRun, Refused: see `Memory.keep`.
         """
         now = self.now()
-        labels = tuple(sorted(self._taint - {FROM_MEMORY}))
+        labels = self._untrusted()
         trust: Literal["untrusted", "agent"] = "untrusted" if labels else "agent"
-        if not 0 <= days <= MAX_DAYS:
-            raise ConfigError("expires_days", f"{days} cannot be", f"Give 0 to {MAX_DAYS:,}")
         new = NewFact(
             text=self._redact(text),
             scope=self._scope(where),
@@ -109,7 +128,7 @@ class Desk:
             taint=labels,
             run=self._run,
             call=self._call,
-            expires_at=now + round(days * DAY_US) if days else 0,
+            expires_at=end_of(days, now, "expires_days"),
             supersedes=fact_number(supersedes) if supersedes.strip() else 0,
             tags=tuple(map(self._redact, tags)),
             waits=self._rules.waits(trust),
@@ -143,7 +162,8 @@ class Desk:
 
         Raises:
             UnknownRun: there is no such fact that this run could see.
-            Refused: it was kept for another principal.
+            Refused: it, or one that it had replaced, was kept for another principal, or is trusted
+                while this run has read untrusted content.
         """
         n = fact_number(id)
         try:
@@ -154,7 +174,13 @@ class Desk:
             raise UnknownRun(f"there is no fact m{n}")
         if not fact.of(self.principal):
             raise Refused(f"m{n} was kept for another principal: a person can remove it")
-        return await self.memory.forget(n, self.now(), reason=f"{self._run}/{self._call}")
+        return await self.memory.forget(
+            n,
+            self.now(),
+            reason=f"{self._run}/{self._call}",
+            of=self.principal,
+            trusted=not self._untrusted(),
+        )
 
     async def is_gone(self, id: str) -> bool:
         """Whether a fact was removed: what a repeated call of `forget` goes by."""
@@ -164,7 +190,7 @@ class Desk:
 
     def scopes(self) -> tuple[Scope, ...]:
         """All scopes that this run sees."""
-        return tuple(self._rules.scopes(self.principal, self._agent).values())
+        return tuple(self._rules.scopes(self.principal, self._agent, self._project).values())
 
     def sees(self, fact: Fact) -> bool:
         """Whether a fact is in one of them."""
@@ -182,5 +208,9 @@ class Desk:
                 found |= {UNTRUSTED, *fact.content.taint}
         return tuple(sorted(found))
 
+    def _untrusted(self) -> tuple[str, ...]:
+        """Labels of the untrusted content that the run has read."""
+        return tuple(sorted(self._taint - {FROM_MEMORY}))
+
     def _scope(self, where: str) -> Scope:
-        return self._rules.scope(where, self.principal, self._agent)
+        return self._rules.scope(where, self.principal, self._agent, self._project)

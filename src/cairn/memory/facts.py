@@ -12,7 +12,7 @@ import msgspec
 from cairn.core.keylike import MARKER
 from cairn.core.limits import estimate_tokens
 from cairn.core.messages import Principal, Record, clean
-from cairn.errors import ConfigError, UnknownRun
+from cairn.errors import ConfigError, UnknownRun, safe_repr
 
 Kind = Literal["user", "project", "agent"]
 Trust = Literal["owner", "agent", "untrusted"]
@@ -161,12 +161,15 @@ class Kept(Record):
             was forgotten.
         known: Whether it was there before: by its key, or as a fact of the same words.
         why: Why it waits; empty if it does not.
+        replaced: Numbers of the facts whose place it has taken: the one that it was to replace, and
+            one of the same words.
     """
 
     n: int
     state: Literal["live", "waiting", "superseded", "gone"]
     known: bool = False
     why: str = ""
+    replaced: tuple[int, ...] = ()
 
 
 class Gone(Record):
@@ -175,7 +178,8 @@ class Gone(Record):
     Args:
         n, hash: Its number and its hash; without the salt the hash says nothing of the text.
         at, by: When, and by whom.
-        why: `forgotten`, `rejected` in a review, `expired`, or `erased` with its principal.
+        why: `forgotten`, `rejected` in a review, `expired` (it, or what had replaced it), or
+            `erased` with its principal.
         key: Of the call that kept it, so that a repeat of that call does not bring it back.
     """
 
@@ -207,6 +211,20 @@ class Recall(Record, gc=True):
 
     hits: tuple[Hit, ...] = ()
     degraded: str = ""
+
+
+class Indexed(Record):
+    """What came of giving vectors to facts.
+
+    Args:
+        made: How many facts got one now.
+        left: How many have none still.
+        why: Why they have none; empty when all have one.
+    """
+
+    made: int = 0
+    left: int = 0
+    why: str = ""
 
 
 class Erased(Record):
@@ -251,7 +269,7 @@ def fact_number(id: object, field: str = "fact") -> int:
         ConfigError: it is no text. UnknownRun: it is no fact's id.
     """
     if not isinstance(id, str):
-        raise ConfigError(field, f"{id!r:.100} is no fact's id", 'Write it as "m7"')
+        raise ConfigError(field, f"{safe_repr(id)} is no fact's id", 'Write it as "m7"')
     text = id.strip()
     if re.fullmatch(r"m[0-9]{1,15}", text) is None:
         raise UnknownRun(f"there is no fact {text[:40]!r}: facts are named m1, m2, …")
@@ -265,7 +283,7 @@ def typed(text: object, redact: Callable[[str], str], field: str) -> str:
         ConfigError: it is no text, or holds what looks like a key.
     """
     if not isinstance(text, str):
-        raise ConfigError(field, f"{text!r:.100} is no text", "Give a string")
+        raise ConfigError(field, f"{safe_repr(text)} is no text", "Give a string")
     kept = redact(clean(text))
     lost = MARKER.search(kept)
     if lost is not None:
@@ -281,7 +299,7 @@ def checked_tags(tags: object, redact: Callable[[str], str], field: str) -> tupl
         ConfigError: they are no list of texts, or one holds what looks like a key.
     """
     if not isinstance(tags, list | tuple):
-        raise ConfigError(field, f"{tags!r:.100} is no list", 'Give several, as ("bday",)')
+        raise ConfigError(field, f"{safe_repr(tags)} is no list", 'Give several, as ("bday",)')
     return tuple(typed(tag, redact, field) for tag in tags)
 
 
@@ -308,20 +326,24 @@ def checked(new: NewFact, now: int) -> NewFact:
         _check_name(field, value)
     _check_name("principal", new.principal)
     if new.trust not in TRUSTS:
-        raise ConfigError("fact.trust", f"{new.trust!r} is none", f"Use {', '.join(TRUSTS)}")
+        raise ConfigError(
+            "fact.trust", f"{safe_repr(new.trust)} is none", f"Use {', '.join(TRUSTS)}"
+        )
     if new.expires_at and new.expires_at <= now:
         raise ConfigError("fact.expires_at", "it lies in the past", "Name a time that is to come")
     if new.supersedes < 0 or new.expires_at < 0:
         raise ConfigError("fact", "a number in it is negative", "Give 0 or more")
     if any(LABEL.fullmatch(label) is None for label in new.taint):
-        raise ConfigError("fact.taint", f"{new.taint!r:.200} are no labels", "Give labels as web")
+        raise ConfigError(
+            "fact.taint", f"{safe_repr(new.taint)} are no labels", "Give labels as web"
+        )
     if new.trust != "untrusted" and new.taint:
         fix = "Keep it as untrusted; a person can accept it"
         raise ConfigError("fact.trust", f"a fact from {', '.join(new.taint)} has none", fix)
     tags = tuple(dict.fromkeys(clean(tag).strip() for tag in new.tags))
     if len(tags) > MAX_TAGS or not all(map(_is_tag, tags)):
         fix = f"Give at most {MAX_TAGS}, each of 1 to {MAX_TAG_CHARS} characters on one line"
-        raise ConfigError("fact.tags", f"{new.tags!r:.200} cannot be tags", fix)
+        raise ConfigError("fact.tags", f"{safe_repr(new.tags)} cannot be tags", fix)
     return msgspec.structs.replace(
         new, text=text, tags=tags, taint=tuple(sorted(set(new.taint))), uri=clean(new.uri)
     )
@@ -334,7 +356,7 @@ def _is_tag(tag: str) -> bool:
 def _check_name(field: str, value: str) -> None:
     if len(value) > MAX_NAME_CHARS or clean(value) != value:
         fix = f"Use at most {MAX_NAME_CHARS} plain characters"
-        raise ConfigError(f"fact.{field}", f"{value!r:.60} cannot be a name", fix)
+        raise ConfigError(f"fact.{field}", f"{safe_repr(value, 60)} cannot be a name", fix)
 
 
 # ---------------------------------------------------------------- written

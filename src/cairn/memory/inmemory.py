@@ -9,14 +9,14 @@ from typing import Literal
 
 from cairn.core import events as ev
 from cairn.core.messages import Principal, clean
-from cairn.core.words import words
-from cairn.memory import shelf
+from cairn.memory import finding, shelf
 from cairn.memory.embedding import Embedding
 from cairn.memory.facts import (
     Erased,
     Fact,
     FactFilter,
     Gone,
+    Indexed,
     Kept,
     NewFact,
     Recall,
@@ -26,6 +26,7 @@ from cairn.memory.facts import (
     checked,
     export_line,
 )
+from cairn.memory.meaning import filled, indexed, recalled
 from cairn.memory.ranking import Posting
 from cairn.memory.shelf import VECTORS_AT_MOST
 
@@ -41,7 +42,8 @@ class Tables:
         self.number = 0
         self.rows: dict[int, Fact] = {}
         self.tombs: dict[int, Gone] = {}
-        self.terms: dict[int, dict[str, int]] = {}
+        self.lengths: dict[int, int] = {}
+        self.terms_of: dict[int, dict[str, int]] = {}
         self.meanings: dict[int, tuple[str, bytes]] = {}
         self.noted: Note | None = None
 
@@ -73,9 +75,10 @@ class Tables:
         found.sort(key=lambda fact: fact.n, reverse=newest)
         return found[: where.limit] if where.limit else found
 
-    def replaced_by(self, fact: Fact) -> list[Fact]:
+    def replaced_by(self, scope: Scope, n: int) -> list[Fact]:
         """See `Shelf.replaced_by`."""
-        return [each for each in self.rows.values() if each.successor == fact.n]
+        found = [f for f in self.rows.values() if f.successor == n and f.scope == scope]
+        return sorted(found, key=lambda fact: fact.n)
 
     def overdue(self, scope: Scope, before: int, limit: int) -> list[Fact]:
         """See `Shelf.overdue`."""
@@ -89,20 +92,34 @@ class Tables:
             for fact in self.rows.values()
             if fact.scope == scope and fact.state == state and not fact.expired(now)
         ]
-        return len(found), sum(map(_length, found))
+        return len(found), sum(self.lengths[fact.n] for fact in found)
 
-    def waiting_of(self, principal: Principal) -> int:
+    def waiting_of(self, principal: Principal, now: int) -> int:
         """See `Shelf.waiting_of`."""
-        return sum(f.of(principal) and f.state == "waiting" for f in self.rows.values())
+        return sum(
+            fact.of(principal) and fact.state == "waiting" and not fact.expired(now)
+            for fact in self.rows.values()
+        )
 
     def postings(self, scope: Scope, asked: Sequence[str], now: int) -> Iterable[Posting]:
         """See `Shelf.postings`."""
-        for n, terms in sorted(self.terms.items()):
+        for n, terms in sorted(self.terms_of.items()):
             fact = self.rows[n]
             if fact.scope == scope and not fact.expired(now):
                 for word in asked:
                     if word in terms:
-                        yield n, word, terms[word], _length(fact)
+                        yield n, word, terms[word], self.lengths[n]
+
+    def terms(self, scope: Scope, beginning: str, limit: int) -> list[str]:
+        """See `Shelf.terms`."""
+        found = {
+            word
+            for n, terms in self.terms_of.items()
+            if self.rows[n].scope == scope
+            for word in terms
+            if word.startswith(beginning)
+        }
+        return sorted(found)[:limit]
 
     def vectors(self, scope: Scope, model: str, now: int) -> list[tuple[int, bytes]]:
         """See `Shelf.vectors`."""
@@ -112,6 +129,17 @@ class Tables:
             if name == model and self.rows[n].scope == scope and not self.rows[n].expired(now)
         ]
         return found[: VECTORS_AT_MOST + 1]
+
+    def bare(self, model: str, scopes: Sequence[Scope], now: int) -> list[Fact]:
+        """See `Back.bare`."""
+        found = [self.rows[n] for n in sorted(self.terms_of, reverse=True)]
+        return [
+            fact
+            for fact in found
+            if self.meanings.get(fact.n, ("",))[0] != model
+            and (not scopes or fact.scope in scopes)
+            and not fact.expired(now)
+        ]
 
     # ------------------------------------------------------------ changing
 
@@ -127,6 +155,7 @@ class Tables:
         """See `Shelf.add`."""
         self.number = fact.n
         self.rows[fact.n] = fact
+        self.lengths[fact.n] = shelf.found_by(fact).total()
 
     def put(self, fact: Fact) -> None:
         """See `Shelf.put`."""
@@ -134,25 +163,21 @@ class Tables:
 
     def index(self, fact: Fact, found: Mapping[str, int]) -> None:
         """See `Shelf.index`."""
-        self.terms[fact.n] = dict(found)
+        self.terms_of[fact.n] = dict(found)
 
     def unindex(self, fact: Fact) -> None:
         """See `Shelf.unindex`."""
-        self.terms.pop(fact.n, None)
+        self.terms_of.pop(fact.n, None)
         self.meanings.pop(fact.n, None)
 
     def drop(self, fact: Fact, gone: Gone) -> None:
         """See `Shelf.drop`."""
-        del self.rows[fact.n]
+        del self.rows[fact.n], self.lengths[fact.n]
         self.tombs[fact.n] = gone
 
     def note(self, event: ev.Event, now: int, actor: str) -> int:
         """See `Shelf.note`."""
         return now if self.noted is None else self.noted(event, now, actor)
-
-
-def _length(fact: Fact) -> int:
-    return words("\n".join([fact.text, *fact.content.tags])).total()
 
 
 class InMemoryMemory:
@@ -173,7 +198,7 @@ class InMemoryMemory:
         with self.tables.lock:
             kept = shelf.keep(self.tables, new, key, now, clean(actor))
         if kept.state == "live" and not kept.known:
-            await self._embed(self.tables.rows.get(kept.n))
+            await self._embed(kept.n, now)
         return kept
 
     async def review(
@@ -190,12 +215,21 @@ class InMemoryMemory:
         with self.tables.lock:
             shelf.review(self.tables, n, verdict, trust, now, clean(actor), reason)
         if verdict == "accepted":
-            await self._embed(self.tables.rows.get(n))
+            await self._embed(n, now)
 
-    async def forget(self, n: int, now: int, *, actor: str = "", reason: str = "") -> list[int]:
+    async def forget(
+        self,
+        n: int,
+        now: int,
+        *,
+        actor: str = "",
+        reason: str = "",
+        of: Principal | None = None,
+        trusted: bool = True,
+    ) -> list[int]:
         """See `Memory.forget`."""
         with self.tables.lock:
-            return shelf.forget(self.tables, n, now, clean(actor), reason)
+            return shelf.forget(self.tables, n, now, clean(actor), reason, of, trusted=trusted)
 
     async def erase(
         self, principal: Principal, now: int, *, actor: str = "", reason: str = ""
@@ -204,26 +238,43 @@ class InMemoryMemory:
         with self.tables.lock:
             return Erased(facts=shelf.erase(self.tables, principal, now, clean(actor), reason))
 
-    async def _embed(self, fact: Fact | None) -> None:
-        """Vectors for it and for the newest that have none."""
-        if self._embedding is None or fact is None:
-            return
-        model = self._embedding.model
+    async def _embed(self, n: int, now: int) -> None:
+        fact = self.tables.rows.get(n)
+        if self._embedding is not None and fact is not None:
+            await filled(self, self._embedding, (fact.scope,), now, n)
+
+    async def index(self, now: int) -> Indexed:
+        """See `Indexing.index`."""
+        return await indexed(self, self._embedding, now)
+
+    async def bare(
+        self, model: str, scopes: Sequence[Scope], now: int, limit: int, after: int = 0
+    ) -> list[Fact]:
+        """See `Back.bare`."""
         with self.tables.lock:
-            tables = self.tables
-            missing = [tables.rows[n] for n in sorted(tables.terms, reverse=True)]
-            missing = [f for f in missing if tables.meanings.get(f.n, ("",))[0] != model][:32]
-        for n, vector in await self._embedding.of_facts(missing):
-            with self.tables.lock:
-                if n in self.tables.terms:
+            found = self.tables.bare(model, scopes, now)
+            return [fact for fact in found if fact.n > after][:limit]
+
+    async def bare_count(self, model: str, now: int) -> int:
+        """See `Back.bare_count`."""
+        with self.tables.lock:
+            return len(self.tables.bare(model, (), now))
+
+    async def mean(self, model: str, vectors: Sequence[tuple[int, bytes]]) -> None:
+        """See `Back.mean`."""
+        with self.tables.lock:
+            for n, vector in vectors:
+                if n in self.tables.terms_of:
                     self.tables.meanings[n] = (model, vector)
 
     async def recall(self, query: str, scopes: Sequence[Scope], limit: int, now: int) -> Recall:
         """See `Memory.recall`."""
-        question, degraded = await shelf.question_of(self._embedding, query, scopes, limit, now)
+        return await recalled(self, self._embedding, query, scopes, limit, now)
+
+    async def search(self, question: finding.Question) -> finding.Found:
+        """See `Back.search`."""
         with self.tables.lock:
-            hits, cut = shelf.search(self.tables, question)
-        return Recall(hits=tuple(hits), degraded=degraded or cut)
+            return finding.search(self.tables, question)
 
     async def get(self, n: int) -> Fact:
         """See `Memory.get`."""

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Literal, Protocol, runtime_checkable
 
 from cairn.core.messages import Principal
-from cairn.memory.facts import Erased, Fact, FactFilter, Gone, Kept, NewFact, Recall, Scope, Trust
+from cairn.memory.facts import (
+    Erased,
+    Fact,
+    FactFilter,
+    Gone,
+    Indexed,
+    Kept,
+    NewFact,
+    Recall,
+    Scope,
+    Trust,
+)
+
+Vectors = Sequence[Sequence[float]]
 
 
 class Embedder(Protocol):
@@ -26,8 +39,12 @@ class Embedder(Protocol):
         """How many numbers a vector has."""
         ...
 
-    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """A vector for each text, in the same order."""
+    def embed(self, texts: Sequence[str]) -> Vectors | Awaitable[Vectors]:
+        """A vector for each text, in the same order.
+
+        Async or not. A plain function runs in threads, in up to four at once, so that nothing
+        stands still for it; an async one must not block.
+        """
         ...
 
 
@@ -92,18 +109,38 @@ class Memory(Protocol):
         """A person says what becomes of a fact: accepted with a trust, or removed.
 
         The only way in which trust is raised. A fact that is live already can be accepted too.
+        What a rejected fact had replaced lives again, as it was.
 
         Raises:
             UnknownRun: there is no such fact.
-            Refused: it was replaced by another.
+            Refused: it was replaced by another, or it has expired and is to be accepted.
         """
         ...
 
-    async def forget(self, n: int, now: int, *, actor: str = "", reason: str = "") -> list[int]:
+    async def forget(
+        self,
+        n: int,
+        now: int,
+        *,
+        actor: str = "",
+        reason: str = "",
+        of: Principal | None = None,
+        trusted: bool = True,
+    ) -> list[int]:
         """Remove a fact, and those that it had replaced; the numbers of all that went.
+
+        Args:
+            n: Its number.
+            now: When it is.
+            actor: The person who wants it, empty for a run.
+            reason: Why; kept.
+            of: Only if all that would go were kept for this principal; None for whoever's.
+            trusted: Whether facts may go that are trusted; False for a run that has read untrusted
+                content. Default True.
 
         Raises:
             UnknownRun: there is no such fact.
+            Refused: one of them may not go; then all stay.
         """
         ...
 
@@ -114,5 +151,24 @@ class Memory(Protocol):
     async def erase(
         self, principal: Principal, now: int, *, actor: str = "", reason: str = ""
     ) -> Erased:
-        """Remove all facts kept for a principal: content, index and vectors; tombstones stay."""
+        """Remove all facts kept for a principal: content, index and vectors; tombstones stay.
+
+        What of others they had replaced lives again, or is replaced by what had replaced them.
+        """
+        ...
+
+
+@runtime_checkable
+class Indexing(Protocol):
+    """A memory that can say what facts mean, in numbers, after they were kept."""
+
+    async def index(self, now: int) -> Indexed:
+        """Give vectors to the facts that have none of the embedder in use, the newest first.
+
+        Ends at the first batch that the embedder fails at. Facts that wait, are superseded or
+        expired get none.
+
+        Raises:
+            ConfigError: there is no embedder.
+        """
         ...

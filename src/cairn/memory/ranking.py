@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import mul
+from types import MappingProxyType
 
 K1, B = 1.2, 0.75
 """The usual constants of BM25: how soon repeated words stop counting, and how much length does."""
@@ -28,26 +29,36 @@ Posting = tuple[int, str, int, int]
 
 
 def by_words(
-    asked: Mapping[str, float], postings: Iterable[Posting], count: int, total: int
+    asked: Mapping[str, float],
+    postings: Iterable[Posting],
+    count: int,
+    total: int,
+    kin: Mapping[str, Iterable[str]] = MappingProxyType({}),
+    kin_counts: float = 0.5,
 ) -> dict[int, float]:
-    """BM25 of each fact that holds a word of the question.
+    """BM25 of each fact that holds a word of the question, or a word related to one.
 
     Args:
         asked: The words of the question and what each counts.
         postings: Where they stand, in facts that may be recalled.
         count, total: How many such facts there are, and how many words they have together.
+        kin: For a word of the question those that are related to it.
+        kin_counts: What one of them counts where the word itself would count 1.
     """
     found: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for fact, word, times, length in postings:
         found[word].append((fact, times, length))
     mean = max(total / count, 1.0) if count else 1.0
-    scores: Counter[int] = Counter()
+    scores: dict[int, float] = defaultdict(float)
     for word, weight in asked.items():  # in the question's order: sums of floats depend on it
-        there = found.get(word, ())
+        there = {fact: (float(times), length) for fact, times, length in found.get(word, ())}
+        for other in kin.get(word, ()):
+            for fact, times, length in found.get(other, ()):
+                there[fact] = (there.get(fact, (0.0, 0))[0] + kin_counts * times, length)
         rarity = math.log(1 + (count - len(there) + 0.5) / (len(there) + 0.5))
-        for fact, times, length in there:
-            weighed = times * (K1 + 1) / (times + K1 * (1 - B + B * length / mean))
-            scores[fact] += weight * rarity * weighed  # type: ignore[assignment]  # a Counter sums floats as well
+        for fact, (count_of, length) in there.items():
+            weighed = count_of * (K1 + 1) / (count_of + K1 * (1 - B + B * length / mean))
+            scores[fact] += weight * rarity * weighed
     return dict(scores)
 
 

@@ -1,4 +1,4 @@
-"""What every memory does, written once: deciding, and finding, on what a back end gives it.
+"""What every memory decides, written once, on what a back end gives it.
 
 A back end is a `Shelf`: rows of facts, tombstones, words and vectors inside one transaction. The
 decisions here check first and change then, so that a refusal leaves nothing behind.
@@ -13,20 +13,17 @@ from typing import Literal, Protocol
 import msgspec
 
 from cairn.core import events as ev
-from cairn.core.messages import Principal, Record, clean
-from cairn.core.words import asked, words
-from cairn.errors import ConfigError, Refused, UnknownRun
-from cairn.memory.embedding import Embedding
+from cairn.core.messages import Principal, clean
+from cairn.core.words import words
+from cairn.errors import ConfigError, Refused, UnknownRun, safe_repr
 from cairn.memory.facts import (
     MAX_FACTS,
-    MAX_HITS,
     MAX_WAITING,
     TRUSTS,
     Content,
     Fact,
     FactFilter,
     Gone,
-    Hit,
     Kept,
     NewFact,
     Scope,
@@ -34,10 +31,9 @@ from cairn.memory.facts import (
     Trust,
     Why,
     encoded,
-    is_number,
     sealed,
 )
-from cairn.memory.ranking import Posting, by_meaning, by_words, fused, nudge
+from cairn.memory.ranking import Posting
 
 replace = msgspec.structs.replace
 VECTORS_AT_MOST = 10_000
@@ -68,8 +64,8 @@ class Reading(Protocol):
         """Facts by what they are, the oldest first, or the newest."""
         ...
 
-    def replaced_by(self, fact: Fact) -> list[Fact]:
-        """The facts that this one has replaced."""
+    def replaced_by(self, scope: Scope, n: int) -> list[Fact]:
+        """The facts of a scope that the one of this number has replaced, the oldest first."""
         ...
 
     def overdue(self, scope: Scope, before: int, limit: int) -> list[Fact]:
@@ -80,12 +76,16 @@ class Reading(Protocol):
         """How many facts of a scope are in this state and not expired, and their words."""
         ...
 
-    def waiting_of(self, principal: Principal) -> int:
-        """How many facts of a principal wait for a review."""
+    def waiting_of(self, principal: Principal, now: int) -> int:
+        """How many facts of a principal wait for a review and are not expired."""
         ...
 
     def postings(self, scope: Scope, asked: Sequence[str], now: int) -> Iterable[Posting]:
         """Where words stand, in facts of a scope that may be recalled."""
+        ...
+
+    def terms(self, scope: Scope, beginning: str, limit: int) -> list[str]:
+        """The different words of facts of a scope that begin so, in order."""
         ...
 
     def vectors(self, scope: Scope, model: str, now: int) -> list[tuple[int, bytes]]:
@@ -140,13 +140,14 @@ def keep(shelf: Shelf, new: NewFact, key: str, now: int, actor: str) -> Kept:
     if key and (n := shelf.keyed(key)):
         return _kept_before(shelf, n, new)
     if new.supersedes:
-        _check_replaced(shelf, new)
-    elif (same := _same_words(shelf, new, now)) is not None:
+        _check_replaced(shelf, new, now)
+    same = _same_words(shelf, new, now)
+    if same is not None and _is_no_news(same, new):
         return Kept(n=same.n, state=same.state, known=True)
     why = _why_it_waits(shelf, new)
     _check_room(shelf, new, bool(why), now)
-    for old in shelf.overdue(new.scope, now - GRACE_US, SWEPT_AT_ONCE):
-        _remove(shelf, old, "expired", now, "", "")
+    _sweep(shelf, new, now)
+    also = (same.n,) if same is not None and same.state == "live" and not why else ()
     fields = msgspec.structs.asdict(new) | {"waits": bool(why)}
     content = Content(n=shelf.next_number(), key=key, created_at=now, **fields)
     salt = shelf.salt()
@@ -165,11 +166,51 @@ def keep(shelf: Shelf, new: NewFact, key: str, now: int, actor: str) -> Kept:
         waits=content.waits,
         key=key,
         supersedes=0 if why else new.supersedes,
+        also=also,
     )
     shelf.note(event, now, actor)
-    if not why:
-        _goes_live(shelf, fact, new.supersedes)
-    return Kept(n=fact.n, state="waiting" if why else "live", why=why)
+    if why:
+        return Kept(n=fact.n, state="waiting", why=why)
+    _goes_live(shelf, fact, new.supersedes)
+    for n in also:
+        _takes_place(shelf, fact, n)
+    replaced = tuple(filter(None, (new.supersedes, *also)))
+    return Kept(n=fact.n, state="live", replaced=replaced)
+
+
+def _is_no_news(same: Fact, new: NewFact) -> bool:
+    """Whether a fact of the same words makes this one needless.
+
+    One that is to replace another is not, but it then takes the place of its equal as well.
+    """
+    if not new.supersedes or same.n == new.supersedes:
+        return True
+    return same.state == "waiting" and same.content.supersedes == new.supersedes
+
+
+def _sweep(shelf: Shelf, new: NewFact, now: int) -> None:
+    """Remove what has long expired in the scope of a new fact, with all that it had replaced."""
+    for old in shelf.overdue(new.scope, now - GRACE_US, SWEPT_AT_ONCE):
+        if old.n == new.supersedes or shelf.fact(old.n) is None:  # its place is taken, or it went
+            continue
+        for fact in _with_all_before(shelf, old):
+            reason = "" if fact.n == old.n else f"replaced by {old.id}, which has expired"
+            _remove(shelf, fact, "expired", now, "", reason)
+
+
+def _with_all_before(shelf: Reading, fact: Fact) -> list[Fact]:
+    """A fact, then all that it has replaced, and what those had."""
+    found, seen = [fact], {fact.n}
+    for each in found:  # grows as it is walked
+        older = shelf.replaced_by(each.scope, each.n)
+        before = each.content.supersedes
+        if before and shelf.fact(before) is None:  # older versions left gaps
+            older += shelf.replaced_by(each.scope, before)
+        for old in older:
+            if old.n not in seen:
+                seen.add(old.n)
+                found.append(old)
+    return found
 
 
 def _kept_before(shelf: Shelf, n: int, new: NewFact) -> Kept:
@@ -196,14 +237,28 @@ def _same_words(shelf: Shelf, new: NewFact, now: int) -> Fact | None:
     return None
 
 
-def _check_replaced(shelf: Shelf, new: NewFact) -> None:
+def _check_replaced(shelf: Shelf, new: NewFact, now: int) -> None:
     old = shelf.fact(new.supersedes)
     if old is None or old.scope != new.scope:
         raise UnknownRun(f"there is no fact m{new.supersedes} in the scope {new.scope}")
     if old.state == "superseded":
-        raise Refused(f"m{old.n} was replaced before: replace m{old.successor}")
+        raise Refused(_instead(shelf, old, now))
     if old.state == "waiting":
         raise Refused(f"m{old.n} waits for a review: it cannot be replaced yet")
+
+
+def _instead(shelf: Shelf, old: Fact, now: int) -> str:
+    """That a fact was replaced before, and what can be done."""
+    newest: Fact | None = old
+    while newest is not None and newest.state == "superseded":
+        newest = shelf.fact(newest.successor)
+    anew = "keep yours as a new fact, which replaces none"
+    if newest is None:
+        return f"{old.id} was replaced by a fact that is gone: {anew}"
+    if newest.expired(now):
+        return f"{old.id} was replaced by {newest.id}, which has expired: {anew}"
+    by = "" if old.successor == newest.n else f" by m{old.successor}"
+    return f"{old.id} was replaced{by} before: replace {newest.id}"
 
 
 def _why_it_waits(shelf: Shelf, new: NewFact) -> str:
@@ -220,7 +275,7 @@ def _check_room(shelf: Shelf, new: NewFact, waits: bool, now: int) -> None:
     there = shelf.count(new.scope, "live", now)[0] + shelf.count(new.scope, "waiting", now)[0]
     if there >= MAX_FACTS:
         raise Refused(f"the scope {new.scope} is full: it has {there:,} facts. Forget some")
-    if waits and shelf.waiting_of(_owner(new)) >= MAX_WAITING:
+    if waits and shelf.waiting_of(_owner(new), now) >= MAX_WAITING:
         raise Refused(f"{MAX_WAITING:,} facts of {new.principal} wait for a review already")
 
 
@@ -230,10 +285,20 @@ def _owner(new: NewFact) -> Principal:
 
 def _goes_live(shelf: Shelf, fact: Fact, supersedes: int) -> None:
     shelf.index(fact, found_by(fact))
-    old = shelf.fact(supersedes) if supersedes else None
+    if supersedes:
+        _takes_place(shelf, fact, supersedes)
+
+
+def _takes_place(shelf: Shelf, fact: Fact, n: int) -> None:
+    old = shelf.fact(n)
     if old is not None and old.state == "live":
         shelf.unindex(old)
         shelf.put(replace(old, state="superseded", successor=fact.n))
+
+
+def _lives_again(shelf: Shelf, old: Fact) -> None:
+    shelf.put(replace(old, state="live", successor=0))
+    shelf.index(old, found_by(old))
 
 
 def found_by(fact: Fact) -> Counter[str]:
@@ -255,15 +320,17 @@ def review(
 ) -> None:
     """See `Memory.review`."""
     if verdict not in {"accepted", "rejected"}:
-        raise ConfigError("verdict", f"{verdict!r} is none", "Use accepted or rejected")
+        raise ConfigError("verdict", f"{safe_repr(verdict)} is none", "Use accepted or rejected")
     if trust not in TRUSTS:
-        raise ConfigError("trust", f"{trust!r} is none", f"Use {', '.join(TRUSTS)}")
+        raise ConfigError("trust", f"{safe_repr(trust)} is none", f"Use {', '.join(TRUSTS)}")
     fact = there(shelf, n)
-    if fact.state == "superseded":
+    if fact.state == "superseded" and shelf.fact(fact.successor) is not None:
         raise Refused(f"m{n} was replaced by m{fact.successor}: nothing is left to review")
     if verdict == "rejected":
-        _remove(shelf, fact, "rejected", now, actor, reason)
+        _reject(shelf, fact, now, actor, reason)
         return
+    if fact.expired(now):
+        raise Refused(f"m{n} has expired: nothing is left to accept. Have it remembered anew")
     old = shelf.fact(fact.content.supersedes) if fact.content.supersedes else None
     replaces = old is not None and old.state == "live" and fact.state == "waiting"
     supersedes = fact.content.supersedes if replaces else 0
@@ -278,34 +345,64 @@ def review(
     shelf.note(event, now, actor)
     accepted = replace(fact, state="live", trust=trust)
     shelf.put(accepted)
-    if fact.state == "waiting":
+    if fact.state == "superseded":  # by one that is gone, as older versions left it
+        _lives_again(shelf, accepted)
+    elif fact.state == "waiting":
         _goes_live(shelf, accepted, supersedes)
 
 
-def forget(shelf: Shelf, n: int, now: int, actor: str, reason: str) -> list[int]:
+def _reject(shelf: Shelf, fact: Fact, now: int, actor: str, reason: str) -> None:
+    """Remove a fact; what it had replaced stands as before."""
+    replaced = shelf.replaced_by(fact.scope, fact.n)
+    event = ev.MemoryReviewed(
+        fact=fact.n,
+        hash=fact.hash.hex(),
+        verdict="rejected",
+        reason=clean(reason),
+        restores=tuple(old.n for old in replaced),
+    )
+    at = shelf.note(event, now, actor)
+    _drop(shelf, fact, "rejected", at, actor)
+    for old in replaced:
+        _lives_again(shelf, old)
+
+
+def forget(
+    shelf: Shelf,
+    n: int,
+    now: int,
+    actor: str,
+    reason: str,
+    of: Principal | None = None,
+    *,
+    trusted: bool = True,
+) -> list[int]:
     """See `Memory.forget`."""
-    going, seen = [there(shelf, n)], {n}
-    for fact in going:  # grows as it is walked: what each of them had replaced
-        for old in shelf.replaced_by(fact):
-            if old.n not in seen:
-                seen.add(old.n)
-                going.append(old)
+    going = _with_all_before(shelf, there(shelf, n))
+    for fact in going:
+        with_it = "" if fact.n == n else f", which goes with m{n},"
+        if of is not None and not fact.of(of):
+            said = f"{fact.id}{with_it} was kept for another principal"
+            raise Refused(f"{said}: a person can remove it")
+        if not trusted and fact.trust != "untrusted":
+            said = f"{fact.id}{with_it} is trusted, and this run has read untrusted content"
+            raise Refused(f"{said}: a person can remove it")
     for fact in going:
         _remove(shelf, fact, "forgotten", now, actor, reason)
-    return sorted(seen)
+    return sorted(fact.n for fact in going)
 
 
-def _remove(shelf: Shelf, fact: Fact, why: Why, now: int, actor: str, reason: str) -> None:
-    event: ev.Event
-    if why == "rejected":
-        event = ev.MemoryReviewed(
-            fact=fact.n, hash=fact.hash.hex(), verdict="rejected", reason=clean(reason)
-        )
-    else:
-        expired = why == "expired"
-        event = ev.MemoryForgotten(
-            fact=fact.n, hash=fact.hash.hex(), expired=expired, reason=clean(reason)
-        )
+def _remove(
+    shelf: Shelf,
+    fact: Fact,
+    why: Literal["forgotten", "expired"],
+    now: int,
+    actor: str,
+    reason: str,
+) -> None:
+    event = ev.MemoryForgotten(
+        fact=fact.n, hash=fact.hash.hex(), expired=why == "expired", reason=clean(reason)
+    )
     at = shelf.note(event, now, actor)
     _drop(shelf, fact, why, at, actor)
 
@@ -321,11 +418,36 @@ def erase(shelf: Shelf, principal: Principal, now: int, actor: str, reason: str)
     facts = everything_of(shelf, principal)
     if not facts:
         return 0
-    event = ev.MemoryErased(facts=tuple(fact.n for fact in facts), reason=clean(reason))
+    left = _left_behind(shelf, facts)
+    event = ev.MemoryErased(
+        facts=tuple(fact.n for fact in facts),
+        reason=clean(reason),
+        restores=tuple(old.n for old, by in left if not by),
+        moves=tuple((old.n, by) for old, by in left if by),
+    )
     at = shelf.note(event, now, actor)
     for fact in facts:
         _drop(shelf, fact, "erased", at, actor)
+    for old, by in left:
+        if by:
+            shelf.put(replace(old, successor=by))
+        else:
+            _lives_again(shelf, old)
     return len(facts)
+
+
+def _left_behind(shelf: Reading, going: list[Fact]) -> list[tuple[Fact, int]]:
+    """The facts that these have replaced and that stay; and which one has replaced each then."""
+    next_of = {fact.n: fact.successor for fact in going}
+    left: list[tuple[Fact, int]] = []
+    for fact in going:
+        by = fact.n
+        while by in next_of:
+            by = next_of[by]
+        if by and shelf.fact(by) is None:
+            by = 0
+        left += [(old, by) for old in shelf.replaced_by(fact.scope, fact.n) if old.n not in next_of]
+    return left
 
 
 def everything_of(shelf: Reading, principal: Principal) -> list[Fact]:
@@ -358,93 +480,3 @@ def there(shelf: Reading, n: int) -> Fact:
         said = f"m{n} was {gone.why}" if gone is not None else f"there is no fact m{n}"
         raise UnknownRun(said)
     return fact
-
-
-# ---------------------------------------------------------------- finding
-
-
-class Question(Record, gc=True):
-    """A question, ready to be looked up.
-
-    Args:
-        asked: Its words and what each counts.
-        scopes: Where to look.
-        limit: Facts at most.
-        now: When it is.
-        vector: Its meaning, empty when that is not known.
-        model: What the vector was made by.
-    """
-
-    asked: dict[str, float]
-    scopes: tuple[Scope, ...]
-    limit: int
-    now: int
-    vector: tuple[float, ...] = ()
-    model: str = ""
-
-
-async def question_of(
-    embedding: Embedding | None, query: str, scopes: Sequence[Scope], limit: int, now: int
-) -> tuple[Question, str]:
-    """What is looked for, and why it is looked for by words alone; empty when it is not.
-
-    Raises:
-        ConfigError: so many hits cannot be asked for.
-    """
-    check_limit(limit)
-    vector: tuple[float, ...] = ()
-    degraded = ""
-    if embedding is not None:
-        vector, degraded = await embedding.of_question(query)
-    question = Question(
-        asked=asked(query),
-        scopes=tuple(scopes),
-        limit=limit,
-        now=now,
-        vector=vector,
-        model=embedding.model if embedding is not None else "",
-    )
-    return question, degraded
-
-
-def check_limit(limit: int) -> None:
-    """Refuse a number of hits that cannot be.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    if not is_number(limit) or not 1 <= limit <= MAX_HITS:
-        problem = f"{limit!r} is no number of facts"
-        raise ConfigError("recall.limit", problem, f"Give 1 to {MAX_HITS}")
-
-
-def search(shelf: Reading, question: Question) -> tuple[list[Hit], str]:
-    """The facts that fit a question, the best first; and why they may not be the best there are."""
-    postings: list[Posting] = []
-    vectors: list[tuple[int, bytes]] = []
-    count = total = 0
-    degraded = ""
-    for scope in dict.fromkeys(question.scopes):
-        facts, long = shelf.count(scope, "live", question.now)
-        count, total = count + facts, total + long
-        postings += shelf.postings(scope, tuple(question.asked), question.now)
-        if question.vector:
-            vectors += shelf.vectors(scope, question.model, question.now)
-    if len(vectors) > VECTORS_AT_MOST:
-        degraded = f"only the newest {VECTORS_AT_MOST:,} facts were compared by meaning"
-        vectors = sorted(vectors, reverse=True)[:VECTORS_AT_MOST]
-    rankings = [by_words(question.asked, postings, count, total)]
-    if question.vector:
-        rankings.append(by_meaning(question.vector, vectors))
-    scores = fused(rankings)
-    # a nudge moves a fact past its equals only, so those just behind the limit are looked at too
-    best = sorted(scores, key=lambda n: (-scores[n], -n))[: question.limit + MAX_HITS]
-    hits = []
-    for n in best:
-        fact = shelf.fact(n)
-        if fact is not None and fact.scope in question.scopes:
-            age = question.now - fact.content.created_at
-            score = scores[n] + nudge(age, trusted=fact.trust != "untrusted")
-            hits.append(Hit(fact=fact, score=round(score, 9)))
-    hits.sort(key=lambda hit: (-hit.score, -hit.fact.n))
-    return hits[: question.limit], degraded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn.core.names import listed, nearest
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.models.endpoints import ENDPOINTS
 from cairn.ports import Model
 
@@ -44,7 +44,7 @@ def check_model(model: object, where: str) -> None:
         if not callable(getattr(model, "request", None)):
             raise ConfigError(
                 where,
-                f"{model!r} is no model",
+                f"{safe_repr(model)} is no model",
                 "Give a model object or a string such as 'provider:name'",
             )
         return
@@ -54,20 +54,22 @@ def check_model(model: object, where: str) -> None:
     meant = f"Did you mean {' or '.join(close)}? " if close else ""
     if not colon:
         fix = f"{meant}Write a model as 'provider:name'"
-        raise ConfigError(where, f"{model!r} names no provider", fix)
+        raise ConfigError(where, f"{safe_repr(model)} names no provider", fix)
     if provider not in PROVIDERS:
         raise ConfigError(
             where,
-            f"there is no provider {provider!r}",
+            f"there is no provider {safe_repr(provider)}",
             f"{meant}The providers are {listed(PROVIDERS)}; "
             "any OpenAI-compatible server is RemoteModel('compatible:name', base_url=…)",
         )
     if not name.strip():
         fix = f"Write the model after the colon, as in {EXAMPLES.get(provider, f'{provider}:name')}"
-        raise ConfigError(where, f"{model!r} names no model of provider {provider}", fix)
+        raise ConfigError(where, f"{safe_repr(model)} names no model of provider {provider}", fix)
     if name != name.strip():
         right = f"{provider}:{name.strip()}"
-        raise ConfigError(where, f"{model!r} has white space around the name", f"Write {right!r}")
+        raise ConfigError(
+            where, f"{safe_repr(model)} has white space around the name", f"Write {right!r}"
+        )
 
 
 def find_model(model: Model | str) -> Model:

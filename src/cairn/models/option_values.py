@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from math import isfinite
+from sys import float_info
 from typing import Any, NoReturn
 
 from cairn.core.limits import Price
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.models.traffic import TrafficLimits
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -35,7 +35,7 @@ def number(field: str, value: object) -> Any:
         ConfigError: it is none.
     """
     if not _is_number(value) or not value > 0:  # type: ignore[operator]  # a number by now
-        _refuse(field, f"{value!r} cannot be used", "Give a number > 0")
+        _refuse(field, f"{safe_repr(value)} cannot be used", "Give a number > 0")
     return value
 
 
@@ -46,7 +46,7 @@ def count(field: str, value: object) -> int:
         ConfigError: it is none.
     """
     if not _is_whole(value) or not value > 0:  # type: ignore[operator]  # a number by now
-        _refuse(field, f"{value!r} cannot be used", "Give a whole number > 0")
+        _refuse(field, f"{safe_repr(value)} cannot be used", "Give a whole number > 0")
     return value  # type: ignore[return-value]  # looked at above
 
 
@@ -63,10 +63,10 @@ def window(value: object, max_output: int) -> int:
     """
     if _is_whole(value) and 0 < value < SMALLEST_WINDOW:  # type: ignore[operator]  # a number by now
         fix = f"Give the tokens of a request and its reply together, {SMALLEST_WINDOW} at least"
-        _refuse("window", f"{value!r} is too small for any request", fix)
+        _refuse("window", f"{safe_repr(value)} is too small for any request", fix)
     if not _is_whole(value) or (value != 0 and not value > max_output):  # type: ignore[operator]  # a number by now
         fix = f"Give more than max_output, which is {max_output:,}, or 0 to have it looked up"
-        _refuse("window", f"{value!r} cannot be used", fix)
+        _refuse("window", f"{safe_repr(value)} cannot be used", fix)
     return value  # type: ignore[return-value]  # looked at above
 
 
@@ -77,7 +77,7 @@ def switch(field: str, value: object) -> bool:
         ConfigError: it is neither.
     """
     if not isinstance(value, bool):
-        _refuse(field, f"{value!r} is neither", "Give True or False")
+        _refuse(field, f"{safe_repr(value)} is neither", "Give True or False")
     return value
 
 
@@ -89,7 +89,7 @@ def price(value: object) -> Price | None:
     """
     if value is not None and not isinstance(value, Price):
         fix = "Give cairn.Price(input=…, output=…) in micro-USD per million tokens, or leave it out"
-        _refuse("price", f"{value!r} is no price", fix)
+        _refuse("price", f"{safe_repr(value)} is no price", fix)
     return value
 
 
@@ -100,7 +100,9 @@ def traffic(value: object) -> TrafficLimits:
         ConfigError: it is something else.
     """
     if value is not None and not isinstance(value, TrafficLimits):
-        _refuse("traffic", f"{value!r} sets no limits", "Give cairn.TrafficLimits(in_flight=…)")
+        _refuse(
+            "traffic", f"{safe_repr(value)} sets no limits", "Give cairn.TrafficLimits(in_flight=…)"
+        )
     return value or TrafficLimits()
 
 
@@ -113,14 +115,14 @@ def settings(given: object) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        _refuse("settings", f"{given!r} is no dict", "Give settings={'temperature': 0.2}")
+        _refuse("settings", f"{safe_repr(given)} is no dict", "Give settings={'temperature': 0.2}")
     for name, value in given.items():
         if name not in SETTINGS:
             fix = f"Use {', '.join(sorted(SETTINGS))}"
             _refuse(f"settings.{name}", "there is no such setting", fix)
         fits, wanted = SETTINGS[name]
         if not fits(value):
-            _refuse(f"settings.{name}", f"{value!r} cannot be used", f"Give {wanted}")
+            _refuse(f"settings.{name}", f"{safe_repr(value)} cannot be used", f"Give {wanted}")
     return dict(given)
 
 
@@ -137,7 +139,7 @@ def headers(given: object) -> dict[str, str]:
     for name, value in given.items():
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             fix = "Use letters, digits and -, as in 'X-Team'"
-            _refuse("headers", f"{name!r} is no name of a header", fix)
+            _refuse("headers", f"{safe_repr(name)} is no name of a header", fix)
         if not isinstance(value, str) or not value.isascii() or not value.isprintable():
             fix = "Give a text in ASCII without line ends"
             _refuse(f"headers.{name}", "its value cannot be sent", fix)
@@ -149,7 +151,9 @@ def _refuse(field: str, problem: str, fix: str) -> NoReturn:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= float_info.max  # nan never is
 
 
 def _is_whole(value: object) -> bool:

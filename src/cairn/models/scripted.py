@@ -23,7 +23,8 @@ import msgspec
 
 from cairn.core.limits import FREE, Price, Usage
 from cairn.core.messages import Part, Reasoning, Text
-from cairn.errors import ConfigError, ErrorClass, ModelError
+from cairn.core.takers import check_taker
+from cairn.errors import ConfigError, ErrorClass, ModelError, safe_repr
 from cairn.ports import ModelReply, ModelRequest, OnDelta, ReplyCall
 
 Said = str | ReplyCall | Reasoning
@@ -41,13 +42,19 @@ def _check_script(script: object) -> None:
     if isinstance(script, str):
         fix = f"Write Scripted([{script[:40]!r}]): a list with an item for each request"
     if isinstance(script, str | bytes) or not (isinstance(script, Sequence) or callable(script)):
-        raise ConfigError("Scripted.script", f"{script!r:.100} is no list of replies", fix)
+        raise ConfigError("Scripted.script", f"{safe_repr(script)} is no list of replies", fix)
+    if callable(script):
+        check_taker("Scripted.script", script, "a ModelRequest")
+        return
+    for n, cue in enumerate(script):
+        if callable(cue):
+            check_taker(f"Scripted.script[{n}]", cue, "a ModelRequest")
 
 
 def _check_tokens(field: str, tokens: object) -> None:
     if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
         fix = "Give a whole number, 1 or more"
-        raise ConfigError(f"Scripted.{field}", f"{tokens!r} is no number of tokens", fix)
+        raise ConfigError(f"Scripted.{field}", f"{safe_repr(tokens)} is no number of tokens", fix)
 
 
 class Scripted:
@@ -65,7 +72,8 @@ class Scripted:
         summarises: Whether it is also asked to condense a conversation; by default a rule does.
 
     Raises:
-        ConfigError: the script is no list and no function, or a number is not one of 1 or more.
+        ConfigError: the script is no list and no function, a function takes no request, or a
+            number is not one of 1 or more.
     """
 
     def __init__(
@@ -132,7 +140,7 @@ class Scripted:
             if not isinstance(item, Said):
                 raise ModelError(
                     ErrorClass.INVALID_REQUEST,
-                    f"the script of {self.name} gives {item!r}; "
+                    f"the script of {self.name} gives {safe_repr(item)}; "
                     "write a text, call(...), a list of them, or a ModelReply",
                 )
             if isinstance(item, ReplyCall):

@@ -19,7 +19,7 @@ from random import SystemRandom
 
 from cairn.core.messages import Record
 from cairn.core.outcomes import UNANSWERED
-from cairn.errors import ConfigError, ErrorClass
+from cairn.errors import ConfigError, ErrorClass, safe_repr
 from cairn.models.pace import SIGNS, Entry, Minute, Rest, Room
 
 LOOK_S = 5.0
@@ -50,7 +50,9 @@ class TrafficLimits(Record):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise ConfigError(
-                    f"limits.{name}", f"{value!r} is no limit", "Give a whole number, 0 for none"
+                    f"limits.{name}",
+                    f"{safe_repr(value)} is no limit",
+                    "Give a whole number, 0 for none",
                 )
 
     def narrowed(self, other: TrafficLimits) -> TrafficLimits:

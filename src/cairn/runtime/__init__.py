@@ -19,14 +19,11 @@ from cairn.core.limits import WORST_CASE, Price
 from cairn.core.names import nearest
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.engine.client import Client
-from cairn.engine.given import (
-    check_deployment,
-    check_hooks,
-)
-from cairn.engine.host import ON_CHANGE, Deployment, Host, OnChange
+from cairn.engine.deployed import check_deployment, check_hooks
+from cairn.engine.host import ON_CHANGE, Deployment, Host, OnChange, check_deps
 from cairn.engine.notify import Notifier, OnWait
 from cairn.engine.portal import Portal, refuse_inside_loop
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.governance.policy_file import load_policy
 from cairn.governance.secrets import Secrets
 from cairn.hooks import Hook
@@ -53,12 +50,14 @@ class Runtime(Routing, Erasing, Takeovers, Granting, Looks):
     Args:
         store: Path of a SQLite file, `":memory:"`, or a `Store`.
         agents: Who can work; found by name.
-        deps: What tools get as `ctx.deps`: a value, or a function of a `Principal`.
+        deps: What tools get as `ctx.deps`: a value, or a function of a `Principal`, sync (it then
+            runs in a thread) or async, which may take 60 seconds.
         policy: What may run unasked, as a `Policy` or the path of a YAML file; by default reads
             only.
         ladder: What is done about each class of fault.
-        on_wait: Told, at least once, when a run waits for people: a function of a `Run`, a
-            command as a list of arguments (JSON on its input), or a URL.
+        on_wait: Told, at least once, when a run waits for people: a function of a `Run`, sync (it
+            then runs in a thread) or async, which may take 60 seconds; or a command as a list of
+            arguments (JSON on its input), or a URL, which may take 10.
         durability: `full` survives power loss; `process` survives the death of the process only.
         unknown_price: What a model is counted at whose price nobody knows.
         on_change: What becomes of a run that another version of its agent has worked on:
@@ -116,7 +115,7 @@ class Runtime(Routing, Erasing, Takeovers, Granting, Looks):
         crew = check_deployment(agents, policy, ladder)
         if on_change not in ON_CHANGE:
             fix = f"Use one of {', '.join(ON_CHANGE)}"
-            raise ConfigError("Runtime.on_change", f"{on_change!r} is unknown", fix)
+            raise ConfigError("Runtime.on_change", f"{safe_repr(on_change)} is unknown", fix)
         if workspace is not None:
             from cairn.workspace.folders import workspaces
 
@@ -141,7 +140,7 @@ class Runtime(Routing, Erasing, Takeovers, Granting, Looks):
         deployment = Deployment(
             policy=policy,
             ladder=ladder,
-            deps=deps,
+            deps=check_deps(deps),
             unknown_price=unknown_price,
             on_change=on_change,
             budgets=caps,

@@ -32,6 +32,7 @@ from cairn.engine.load import fold_entries, load
 from cairn.engine.result import Run
 from cairn.engine.worker import POLL_S, drive
 from cairn.errors import ConfigError, Refused
+from cairn.runtime.checked import checked
 from cairn.runtime.ground import ENDED, Ground, said_in
 from cairn.runtime.twins import twin
 from cairn.tools.results import to_json
@@ -52,6 +53,7 @@ NOT_REACHED = (
 class Decisions(Ground):
     """Deciding about runs."""
 
+    @checked
     async def approve_async(
         self,
         request: str,
@@ -131,6 +133,7 @@ class Decisions(Ground):
         except Unbindable as error:
             raise Refused(f"nobody can approve that: {error}") from error
 
+    @checked
     async def deny_async(
         self,
         request: str,
@@ -147,6 +150,7 @@ class Decisions(Ground):
         done = await self.client.deny(request, message, who.id, roles=who.roles)
         return await self._decided(request, done)
 
+    @checked
     async def answer_async(self, request: str, text: str, *, by: str = "") -> Run:
         """Answer a question of the agent.
 
@@ -156,6 +160,7 @@ class Decisions(Ground):
         said = said_in("text", text)
         return await self._after((await self.client.answer(request, said, by)).state)
 
+    @checked
     async def resolve_async(
         self,
         call: str,
@@ -189,11 +194,13 @@ class Decisions(Ground):
         done = await self.client.resolve(call, verdict, raw, evidence, by)
         return await self._after(done.state)
 
+    @checked
     async def pause_async(self, run: str, reason: str = "", *, by: str = "") -> Run:
         """Start nothing new in a run; what is in flight is waited for."""
         await self.client.submit(run, cmd.Pause(reason=clean(reason)), by)
         return await self.get_async(run)
 
+    @checked
     async def resume_async(self, run: str, *, by: str = "") -> Run:
         """End a pause if there is one, and drive the run until it settles."""
         info = await self.store.info(run)
@@ -201,6 +208,7 @@ class Decisions(Ground):
             await self.client.submit(run, cmd.Resume(), by)
         return await self.drive_async(run)
 
+    @checked
     async def cancel_async(self, run: str, reason: str = "", *, by: str = "") -> Run:
         """End a run and wait until it has ended; needs no agent. Ended runs stay as they are."""
         await self.client.submit(run, cmd.Cancel(reason=clean(reason)), by)
@@ -210,6 +218,7 @@ class Decisions(Ground):
                 await self.store.changed(run, info.head, POLL_S)
         return await self.get_async(run)
 
+    @checked
     async def edit_async(
         self,
         run: str,
@@ -260,6 +269,7 @@ class Decisions(Ground):
             state = (await self.client.submit(run, command, by)).state
         return msgspec.structs.replace(await self._after(state), note=note)
 
+    @checked
     async def restore_context_async(self, run: str, *, by: str = "") -> Run:
         """Take the last compaction of a live run back: what it stood for is sent again.
 
@@ -296,6 +306,7 @@ class Decisions(Ground):
                 raise ConfigError(f"arguments of {edit.call}", problem.message, fix)
         return note
 
+    @checked
     async def fork_async(
         self,
         run: str,
@@ -338,6 +349,7 @@ class Decisions(Ground):
         found = await self.drive_async(new) if drive else await self.get_async(new)
         return msgspec.structs.replace(found, note=note or found.note)
 
+    @checked
     async def retry_async(
         self, run: str, *, id: str = "", limits: Limits | Mapping[str, int] | None = None
     ) -> Run:

@@ -20,6 +20,7 @@ from cairn.engine.given import person_of, principal_of
 from cairn.errors import UnknownRun
 from cairn.memory.port import Memory
 from cairn.ports import RunInfo, Store
+from cairn.runtime.checked import checked
 from cairn.runtime.decisions import Decisions
 from cairn.runtime.memories import Remembering
 from cairn.runtime.twins import twin
@@ -79,6 +80,7 @@ def _left(info: RunInfo) -> str:
 class Erasing(Decisions, Remembering):
     """Everything about one principal."""
 
+    @checked
     async def holdings_async(self, principal: Principal | str) -> Holdings:
         """What there is of a principal, and so what `erase` would take; nothing is changed."""
         whose = principal_of(principal)
@@ -88,6 +90,7 @@ class Erasing(Decisions, Remembering):
         facts = len(await self.memory.export(whose))  # they are kept elsewhere
         return msgspec.structs.replace(held, facts=facts)
 
+    @checked
     async def export_principal_async(self, principal: Principal | str) -> list[str]:
         """Everything about a principal as lines of JSON; `kind` says what each is.
 
@@ -98,6 +101,7 @@ class Erasing(Decisions, Remembering):
         lines = exported(self.store, memory, principal_of(principal))
         return [line async for line in lines]
 
+    @checked
     async def erase_async(
         self,
         principal: Principal | str,
@@ -149,6 +153,7 @@ class Erasing(Decisions, Remembering):
         stays = tuple(_left(info) for info in left.elsewhere)
         return msgspec.structs.replace(erased, stays=stays)
 
+    @checked
     async def check_erasable_async(
         self, principal: Principal | str, *, force: bool = False, shared: bool = False
     ) -> Holdings:
@@ -167,6 +172,7 @@ class Erasing(Decisions, Remembering):
             check_over(each, msgspec.structs.replace(there, live=()) if force else there)
         return held
 
+    @checked
     async def shared_sessions_async(self, principal: Principal | str) -> list[str]:
         """The shared sessions in which a principal has written, with who else took part."""
         whose = principal_of(principal)

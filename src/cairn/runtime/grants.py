@@ -8,13 +8,15 @@ from typing import Any, TypedDict, Unpack
 from cairn.core import events as ev
 from cairn.core.grants import Grant
 from cairn.core.messages import Principal, clean
-from cairn.engine.given import arguments_of, person_of
+from cairn.engine.given import arguments_of, check_text, person_of
 from cairn.engine.granting import GrantShown, grants_of, make_grant, revoke_grant, show_grant
-from cairn.errors import ConfigError, ToolsUnready
+from cairn.engine.numbers import check_flag
+from cairn.errors import ConfigError, ToolsUnready, safe_repr
 from cairn.governance.arguments import schema_of
 from cairn.governance.grant_scope import Holder, looked_at, reader
 from cairn.governance.tool_names import could_offer, meant
-from cairn.runtime.ground import Ground
+from cairn.runtime.checked import checked
+from cairn.runtime.ground import Ground, said_in
 from cairn.runtime.twins import twin
 
 HOUR_US = 3_600_000_000
@@ -38,6 +40,7 @@ class GrantOptions(TypedDict, total=False):
 class Granting(Ground):
     """Standing grants."""
 
+    @checked
     async def show_grant_async(self, tool: str, **scope: Unpack[GrantOptions]) -> GrantShown:
         """Exactly what a grant would allow, and what it would have answered; nothing is written.
 
@@ -47,6 +50,7 @@ class Granting(Ground):
         now, read = self.host.clock.now_us(), reader(holders)
         return await show_grant(self.store, wanted, now, warnings, read)
 
+    @checked
     async def grant_async(self, tool: str, **scope: Unpack[GrantOptions]) -> int:
         """Answer requests for approval of a tool from now on; the number of the grant.
 
@@ -83,6 +87,7 @@ class Granting(Ground):
         wanted = self.host.secrets.anyones().value(wanted)
         return await make_grant(self.store, self.host.clock, wanted, who.id)
 
+    @checked
     async def revoke_grant_async(
         self, n: int, reason: str = "", *, by: Principal | str = ""
     ) -> bool:
@@ -94,11 +99,14 @@ class Granting(Ground):
         """
         who, given = person_of(by, ()), object() if isinstance(n, bool) else n
         if not isinstance(given, int):
-            raise ConfigError("n", f"{n!r} is no number of a grant", "Give it as in grants()")
+            raise ConfigError(
+                "n", f"{safe_repr(n)} is no number of a grant", "Give it as in grants()"
+            )
         self.client.check_names(None, actor=who.id)
         reason = self.host.secrets.anyones().text(reason)
         return await revoke_grant(self.store, self.host.clock, n, reason, who.id)
 
+    @checked
     async def grants_async(self) -> list[Grant]:
         """All grants ever made in the store, as they are now, oldest first."""
         return list((await grants_of(self.store)).known.values())
@@ -107,6 +115,9 @@ class Granting(Ground):
         self, tool: str, scope: GrantOptions
     ) -> tuple[ev.GrantMade, tuple[str, ...], list[Holder]]:
         """The grant, what is to be known of it, and the agents that have its tool."""
+        check_text("grant.agent", scope.get("agent", ""))
+        said_in("grant.reason", scope.get("reason", ""))
+        check_flag("grant.exact", scope.get("exact", False))
         named = self._named(scope.get("agent", ""))
         for agent in named:
             servers = self.host.agents[agent].servers
@@ -127,7 +138,9 @@ class Granting(Ground):
         """The agents in the scope."""
         if agent and agent not in self.host.agents:
             known = ", ".join(sorted(self.host.agents)) or "none"
-            raise ConfigError("grant.agent", f"there is no agent {agent!r}", f"Known: {known}")
+            raise ConfigError(
+                "grant.agent", f"there is no agent {safe_repr(agent)}", f"Known: {known}"
+            )
         return [agent] if agent else sorted(self.host.agents)
 
     def _scope(self, tool: str, scope: GrantOptions) -> ev.GrantMade:
@@ -163,9 +176,9 @@ class Granting(Ground):
             known = sorted({name for crew in crews for name in crew.rules.tools})
             servers = [server for crew in crews for server in crew.agent.servers]
             fix = meant(tool, known, list(dict.fromkeys(servers)))
-            raise ConfigError("grant.tool", f"no agent has a tool {tool!r}", fix)
+            raise ConfigError("grant.tool", f"no agent has a tool {safe_repr(tool)}", fix)
         if any(spec.binds is not None for spec in specs):
-            said = f"approvals of {tool!r} are bound to the content of files"
+            said = f"approvals of {safe_repr(tool)} are bound to the content of files"
             raise ConfigError("grant.tool", said, "Approve each of its calls")
         return max((spec.effect for spec in specs), key=STRICTNESS.index)
 
@@ -178,4 +191,6 @@ class Granting(Ground):
 def _check_number(field: str, value: object, kind: type) -> None:
     known = isinstance(value, int | kind) and not isinstance(value, bool)
     if not known or not 0 <= value < 1e9:  # type: ignore[operator]  # it is a number by now
-        raise ConfigError(f"grant.{field}", f"{value!r} cannot be used", "Give a number, 0 or more")
+        raise ConfigError(
+            f"grant.{field}", f"{safe_repr(value)} cannot be used", "Give a number, 0 or more"
+        )

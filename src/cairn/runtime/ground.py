@@ -10,16 +10,17 @@ from cairn.agent import Agent
 from cairn.core.messages import clean
 from cairn.core.state import RunState
 from cairn.engine.client import Client, settled
-from cairn.engine.given import check_seq
+from cairn.engine.given import check_seq, check_text
 from cairn.engine.host import Host
 from cairn.engine.load import fold_entries
 from cairn.engine.notify import Notifier
 from cairn.engine.portal import Portal
 from cairn.engine.result import Run, result_of, run_of
 from cairn.engine.worker import drive
-from cairn.errors import CairnError, ConfigError
+from cairn.errors import CairnError, ConfigError, safe_repr
 from cairn.governance.tool_names import meant
 from cairn.ports import Store
+from cairn.runtime.checked import checked
 from cairn.runtime.twins import twin
 
 log = logging.getLogger("cairn")
@@ -33,7 +34,7 @@ def said_in(field: str, text: object) -> str:
         ConfigError: it is no text.
     """
     if not isinstance(text, str):
-        raise ConfigError(field, f"{text!r:.200} is no text", "Give a string")
+        raise ConfigError(field, f"{safe_repr(text)} is no text", "Give a string")
     return clean(text)
 
 
@@ -51,14 +52,17 @@ class Ground:
 
     def agent(self, name: str) -> Agent:
         """The agent of this name. Raises `UnknownAgent`."""
+        check_text("name", name)
         return self.host.crew(name).agent
 
+    @checked
     async def get_async(self, run: str) -> Run:
         """How a run stands. Raises `UnknownRun`."""
         info = await self.store.info(run)
         crew = self.host.crew(info.agent) if info.agent in self.host.agents else None
         return await result_of(self.store, run, crew)
 
+    @checked
     async def at_async(self, run: str, seq: int) -> Run:
         """How a run stood after its event `seq`, folded from its journal up to there.
 
@@ -71,6 +75,7 @@ class Ground:
         crew = self.host.crew(info.agent) if info.agent in self.host.agents else None
         return await run_of(self.store, state, crew, entries)
 
+    @checked
     async def drive_async(self, run: str) -> Run:
         """Drive a run until there is a result or it waits for people; then say how it stands."""
         background = self._driven.get(run)

@@ -15,13 +15,12 @@ from cairn.core.policy import Policy
 from cairn.core.replay import Replay
 from cairn.core.requests import Request
 from cairn.core.views import Manifest
-from cairn.engine.given import (
-    check_statuses,
-)
+from cairn.engine.given import check_session, check_statuses
 from cairn.engine.load import load, manifest_of, read_artifact
 from cairn.engine.replay import Reader, replay_run
-from cairn.errors import ConfigError, UnknownRun
+from cairn.errors import ConfigError, UnknownRun, safe_repr
 from cairn.ports import RunFilter, RunInfo
+from cairn.runtime.checked import checked
 from cairn.runtime.ground import Ground
 from cairn.runtime.twins import twin
 from cairn.workspace import Workspace
@@ -30,6 +29,7 @@ from cairn.workspace import Workspace
 class Looks(Ground):
     """Looking at runs."""
 
+    @checked
     async def runs_async(
         self,
         *,
@@ -39,7 +39,18 @@ class Looks(Ground):
         principal: str = "",
         limit: int = 100,
     ) -> list[RunInfo]:
-        """The run table, newest first."""
+        """The run table, newest first.
+
+        Args:
+            status: Only these.
+            agent, session, principal: Only theirs; empty for all.
+            limit: How many at most, 1 to 1,000,000.
+
+        Raises:
+            ConfigError: there is no such status, or a value is not usable.
+        """
+        if session:
+            check_session(session)
         where = RunFilter(
             status=check_statuses(status),
             agent=agent,
@@ -49,6 +60,7 @@ class Looks(Ground):
         )
         return await self.client.runs(where)
 
+    @checked
     async def pending_async(self) -> list[Request]:
         """What waits for people, over all runs, oldest first: the first 100.
 
@@ -57,6 +69,7 @@ class Looks(Ground):
         """
         return await self.client.pending()
 
+    @checked
     async def budgets_async(self) -> list[Standing]:
         """How the budgets of the store stand now, for everybody they count.
 
@@ -65,6 +78,7 @@ class Looks(Ground):
         await self.host.uphold(self.store)
         return await self.store.budgets(self.host.clock.now_us())
 
+    @checked
     async def workspace_async(self, run: str) -> Workspace:
         """The workspace that a run works in; nothing of it is made by asking.
 
@@ -80,10 +94,12 @@ class Looks(Ground):
             raise ConfigError("workspace", "this runtime has none", fix)
         return self.host.workspaces.of(run, info.session)
 
+    @checked
     async def trace_async(self, run: str, after: int = 0) -> list[Entry]:
         """The run's journal. Raises `UnknownRun`."""
         return await self.store.read(run, after=after)
 
+    @checked
     async def context_async(self, run: str, step: int) -> Manifest:
         """What the model request of a step held: its blocks, its part of the conversation.
 
@@ -92,6 +108,7 @@ class Looks(Ground):
         """
         return await manifest_of(self.store, run, step)
 
+    @checked
     async def artifact_async(self, run: str, artifact: str) -> str:
         """The content of an artifact. Raises `UnknownRun` if there is none of this id."""
         found = await read_artifact(await load(self.store, run), self.store, artifact)
@@ -99,6 +116,7 @@ class Looks(Ground):
             raise UnknownRun(f"run {run} has no artifact {artifact!r}")
         return found.content
 
+    @checked
     async def replay_async(
         self,
         run: str,
@@ -133,6 +151,7 @@ class Looks(Ground):
             ConfigError: a policy, ladder or limit is not usable, or one of `ignore` is unknown.
             CorruptJournal: the journal cannot be read.
         """
+        _check_replayed(agent, limits, ignore)
         name = agent if agent is not None else (await self.store.info(run)).agent
         if isinstance(name, str):
             await self.host.ready(name)  # else its servers' tools would seem not to be there
@@ -155,3 +174,15 @@ class Looks(Ground):
     context = twin(context_async)
     artifact = twin(artifact_async)
     replay = twin(replay_async)
+
+
+def _check_replayed(agent: object, limits: object, ignore: object) -> None:
+    """What a replay is asked for. Raises `ConfigError`."""
+    if agent is not None and not isinstance(agent, Agent | str):
+        fix = "Give a cairn.Agent, or the name of one"
+        raise ConfigError("agent", f"{safe_repr(agent)} is none", fix)
+    if isinstance(limits, str) and limits != "agent":
+        fix = 'Give limits, or "agent" for those that its agent has now'
+        raise ConfigError("limits", f"{safe_repr(limits)} are none", fix)
+    if not isinstance(ignore, Sequence):
+        raise ConfigError("ignore", f"{safe_repr(ignore)} is no list", 'Write ("model",)')

@@ -7,22 +7,23 @@ from collections.abc import Sequence
 
 from cairn.core.messages import Principal
 from cairn.engine.given import check_text, person_of, principal_of
-from cairn.errors import ConfigError
-from cairn.memory.desk import DAY_US, MAX_DAYS, MAX_TOKENS, Desk, Told
+from cairn.errors import ConfigError, safe_repr
+from cairn.memory.desk import MAX_TOKENS, Desk, Told, end_of
 from cairn.memory.facts import (
     Erased,
     Fact,
     FactFilter,
+    Indexed,
     Kept,
     NewFact,
     Trust,
     checked_tags,
     fact_number,
-    is_number,
     typed,
 )
-from cairn.memory.port import Memory
+from cairn.memory.port import Indexing, Memory
 from cairn.memory.rules import DEFAULT_RULES, MemoryRules
+from cairn.runtime.checked import checked
 from cairn.runtime.ground import Ground, said_in
 from cairn.runtime.twins import twin
 
@@ -49,7 +50,7 @@ def memory_rules_of(given: MemoryRules | Memory | None, agents: Sequence[str] = 
         return given
     if not all(hasattr(given, verb) for verb in ("keep", "recall", "forget", "erase")):
         fix = "Give MemoryRules(...), or an object that is a cairn.Memory"
-        raise ConfigError("Runtime.memory", f"{given!r:.200} is neither", fix)
+        raise ConfigError("Runtime.memory", f"{safe_repr(given)} is neither", fix)
     return MemoryRules(memory=given)
 
 
@@ -69,13 +70,15 @@ class Remembering(Ground):
             raise ConfigError("Runtime.memory", "this store keeps no facts", fix)
         return found
 
-    async def remember_async(
+    @checked
+    async def remember_async(  # noqa: PLR0913 - every option by its name, each with a default
         self,
         text: str,
         *,
         principal: Principal | str = "local",
         scope: str = "user",
         agent: str = "",
+        project: str = "",
         days: float = 0.0,
         supersedes: str = "",
         tags: tuple[str, ...] = (),
@@ -88,7 +91,9 @@ class Remembering(Ground):
             principal: For whom.
             scope: `user`, or `project` or `agent` where the deployment shares them.
             agent: Whose facts, in the scope `agent`; needed there.
-            days: After how many days it counts no more; 0 for never.
+            project: Of which project, in the scope `project`; by default the one that
+                `MemoryRules` names.
+            days: After how many days it counts no more, up to 3,650; 0 for never.
             supersedes: The fact it replaces, as `m7`.
             tags: Words to sort and find it by.
             by: Who adds it, kept as the fact's actor; the principal by default.
@@ -99,9 +104,10 @@ class Remembering(Ground):
             UnknownRun, Refused: the fact to be replaced is not there, or was replaced before.
         """
         whose = principal_of(principal)
-        within = self.host.memory_rules.scope(scope, whose, check_text("agent", agent))
-        if not is_number(days) or not 0 <= days <= MAX_DAYS:
-            raise ConfigError("days", f"{days!r} cannot be", f"Give 0 to {MAX_DAYS:,}")
+        rules = self.host.memory_rules
+        named = rules.check_said(whose, project)
+        within = rules.scope(scope, whose, check_text("agent", agent), named)
+        self.client.check_names(whose, project=named)
         now = self.host.clock.now_us()
         redact = self.host.secrets.of(whose).text
         new = NewFact(
@@ -109,13 +115,14 @@ class Remembering(Ground):
             scope=within,
             principal=whose.id,
             trust="owner",
-            expires_at=now + round(days * DAY_US) if days else 0,
+            expires_at=end_of(days, now, "days"),
             supersedes=fact_number(supersedes, "supersedes") if supersedes else 0,
             tags=checked_tags(tags, redact, "tags"),
         )
         actor = person_of(by, ()).id or whose.id
         return await self.memory.keep(new, "", now, actor)
 
+    @checked
     async def recall_async(
         self,
         query: str,
@@ -123,6 +130,7 @@ class Remembering(Ground):
         principal: Principal | str = "local",
         scope: str = "all",
         agent: str = "",
+        project: str = "",
         limit: int = 5,
     ) -> Told:
         """What a run of this principal would be told.
@@ -132,20 +140,24 @@ class Remembering(Ground):
             principal: For whom.
             scope: `all` that they see, or one of `user`, `project` and `agent`.
             agent: Whose facts are among them, where the deployment shares them.
+            project: Of which project; by default the one that `MemoryRules` names.
             limit: How many facts at most, up to 50.
 
         Raises:
             ConfigError: a value is not usable, or nobody shares such a scope.
         """
+        whose, rules = principal_of(principal), self.host.memory_rules
         desk = Desk(
             self.memory,
-            self.host.memory_rules,
-            principal=principal_of(principal),
+            rules,
+            principal=whose,
             now=self.host.clock.now_us,
             agent=check_text("agent", agent),
+            project=rules.check_said(whose, project),
         )
         return await desk.recall(said_in("query", query), scope, limit, MAX_TOKENS)
 
+    @checked
     async def facts_async(
         self, principal: Principal | str | None = None, *, state: str = ""
     ) -> list[Fact]:
@@ -163,6 +175,7 @@ class Remembering(Ground):
             )
         return await self.memory.facts(where)
 
+    @checked
     async def accept_fact_async(
         self,
         fact: str,
@@ -180,7 +193,7 @@ class Remembering(Ground):
             reason: Why; kept.
 
         Raises:
-            UnknownRun: there is no such fact. Refused: it was replaced.
+            UnknownRun: there is no such fact. Refused: it was replaced, or it has expired.
         """
         actor, said = self._why(by, reason)
         now = self.host.clock.now_us()
@@ -188,10 +201,13 @@ class Remembering(Ground):
             fact_number(fact), "accepted", now, actor=actor, trust=trust, reason=said
         )
 
+    @checked
     async def reject_fact_async(
         self, fact: str, *, by: Principal | str = "", reason: str = ""
     ) -> None:
         """Reject a fact: it is removed, and its tombstone says by whom.
+
+        What it had replaced lives again, as it was.
 
         Raises:
             UnknownRun: there is no such fact. Refused: it was replaced.
@@ -200,6 +216,7 @@ class Remembering(Ground):
         now = self.host.clock.now_us()
         await self.memory.review(fact_number(fact), "rejected", now, actor=actor, reason=said)
 
+    @checked
     async def forget_fact_async(
         self, fact: str, *, by: Principal | str = "", reason: str = ""
     ) -> list[str]:
@@ -213,10 +230,27 @@ class Remembering(Ground):
         gone = await self.memory.forget(fact_number(fact), now, actor=actor, reason=said)
         return [f"m{n}" for n in gone]
 
+    @checked
     async def export_facts_async(self, principal: Principal | str) -> list[str]:
         """All facts kept for a principal, whatever their scope and state, as lines of JSON."""
         return await self.memory.export(principal_of(principal))
 
+    @checked
+    async def index_facts_async(self) -> Indexed:
+        """Give vectors to the facts that have none, as those kept while the embedder was down.
+
+        It happens by itself too, bit by bit, as facts are kept and recalled.
+
+        Raises:
+            ConfigError: there is no embedder, or this memory has no vectors.
+        """
+        memory = self.memory
+        if not isinstance(memory, Indexing):
+            fix = "Have it filled where it lives"
+            raise ConfigError("MemoryRules.memory", "this memory has no index", fix)
+        return await memory.index(self.host.clock.now_us())
+
+    @checked
     async def erase_facts_async(
         self, principal: Principal | str, *, by: Principal | str = "", reason: str = ""
     ) -> Erased:
@@ -241,10 +275,11 @@ class Remembering(Ground):
     forget_fact = twin(forget_fact_async)
     export_facts = twin(export_facts_async)
     erase_facts = twin(erase_facts_async)
+    index_facts = twin(index_facts_async)
 
 
 def _state(state: str) -> str:
     if state not in {"", "live", "waiting", "superseded"}:
         fix = "Use live, waiting or superseded"
-        raise ConfigError("state", f"{state!r} is none", fix)
+        raise ConfigError("state", f"{safe_repr(state)} is none", fix)
     return state

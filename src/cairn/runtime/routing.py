@@ -19,7 +19,9 @@ from cairn.core.messages import Principal, Record
 from cairn.core.names import listed, nearest
 from cairn.engine.given import Given, check_mode, check_text, principal_of
 from cairn.engine.result import Run
-from cairn.errors import ConfigError, NoRoute
+from cairn.errors import ConfigError, NoRoute, safe_repr
+from cairn.memory.rules import check_project
+from cairn.runtime.checked import checked
 from cairn.runtime.sessions import Mode, Posted, Sessions
 from cairn.runtime.twins import twin
 
@@ -50,6 +52,8 @@ class Route:
             for a principal `shared:<session>` without roles, in the tenant of the senders.
         mode: What becomes of messages while a run of the session is active; by default what the
             agent says.
+        project: The project that its conversations are about, as for `run`. They are other ones
+            than those of a route without it.
 
     Raises:
         ConfigError: a value is not usable.
@@ -64,6 +68,7 @@ class Route:
     session: Scope = "principal"
     shared: bool = False
     mode: Mode | None = None
+    project: str = ""
 
     def __post_init__(self) -> None:
         for name in ("agent", "channel", "principal", "tenant", "key", "pattern"):
@@ -72,7 +77,7 @@ class Route:
             raise ConfigError("Route.agent", "it is empty", "Name the agent")
         if self.session not in SCOPES:
             fix = f"Use one of {', '.join(SCOPES)}"
-            raise ConfigError("Route.session", f"{self.session!r} is unknown", fix)
+            raise ConfigError("Route.session", f"{safe_repr(self.session)} is unknown", fix)
         _check_shared(self.shared)
         if self.key and self.pattern:
             fix = "Give the key, or a pattern for it"
@@ -88,6 +93,7 @@ class Route:
             raise ConfigError("Route.shared", "it takes messages of one principal only", fix)
         if self.mode is not None:
             check_mode(self.mode, MODES, "Route.mode")
+        check_project("Route.project", self.project)
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, bool, bool]:
@@ -123,7 +129,7 @@ class Route:
 
 def _check_shared(shared: object) -> None:
     if not isinstance(shared, bool):
-        raise ConfigError("Route.shared", f"{shared!r} is neither", "Use True or False")
+        raise ConfigError("Route.shared", f"{safe_repr(shared)} is neither", "Use True or False")
 
 
 class Routed(Record):
@@ -135,6 +141,7 @@ class Routed(Record):
         principal: For whom the work is done.
         mode: What becomes of it while a run of the session is active; None for the agent's.
         route: The route that decided, in words.
+        project: What the conversation is about.
     """
 
     agent: str
@@ -142,6 +149,7 @@ class Routed(Record):
     principal: Principal
     mode: Mode | None
     route: str
+    project: str = ""
 
 
 def glob_fits(pattern: str, text: str) -> bool:
@@ -193,13 +201,15 @@ def check_routes(routes: object, agents: Sequence[str]) -> tuple[Route, ...]:
     """
     if not isinstance(routes, list | tuple) or not all(isinstance(r, Route) for r in routes):
         raise ConfigError(
-            "Runtime.routes", f"{routes!r:.200} cannot be used", "Give a list of Route"
+            "Runtime.routes", f"{safe_repr(routes)} cannot be used", "Give a list of Route"
         )
     for route in routes:
         if route.agent not in agents:
             close = nearest(route.agent, agents)
             fix = f"Did you mean {' or '.join(close)}?" if close else f"Use {listed(agents)}"
-            raise ConfigError("Route.agent", f"{route.agent!r} is no agent of this runtime", fix)
+            raise ConfigError(
+                "Route.agent", f"{safe_repr(route.agent)} is no agent of this runtime", fix
+            )
     for n, one in enumerate(routes):
         for two in routes[n + 1 :]:
             if one.specificity == two.specificity and one.overlaps(two):
@@ -259,6 +269,7 @@ class Routing(Sessions):
                     principal=for_whom,
                     mode=route.mode,
                     route=str(route),
+                    project=route.project,
                 )
         raise NoRoute(channel, who.id, key, self._nearest(channel, who, key))
 
@@ -271,6 +282,7 @@ class Routing(Sessions):
             return f"; none comes near. The routes are {shown}"
         return f"; the nearest is ({best})"
 
+    @checked
     async def receive_async(
         self,
         *,
@@ -298,6 +310,7 @@ class Routing(Sessions):
         )
         return await self.follow_async(posted)
 
+    @checked
     async def accept_async(
         self,
         *,
@@ -312,7 +325,9 @@ class Routing(Sessions):
         sender = principal_of(principal)
         to = self.route(channel=channel, principal=sender, key=key)
         how = mode or to.mode
-        return await self._post(to.session, text, to.agent, to.principal, sender.id, how, id)
+        return await self._post(
+            *(to.session, text, to.agent, to.principal, sender.id, how, id), project=to.project
+        )
 
     receive = twin(receive_async)
     accept = twin(accept_async)
@@ -328,4 +343,7 @@ def session_of(route: Route, channel: str, who: Principal, key: str) -> str:
         parts.append(channel)
     if route.session in {"key", "thread"}:
         parts.append(key)
-    return "/".join(quote(part, safe="") for part in parts)
+    said = [quote(part, safe="") for part in parts]
+    if route.project:
+        said.append(f"project={quote(route.project, safe='')}")  # no quoted part has a `=` in it
+    return "/".join(said)

@@ -10,6 +10,7 @@ from cairn.agent import MODES
 from cairn.core import commands as cmd
 from cairn.core.messages import Part, Principal, Record
 from cairn.core.names import listed
+from cairn.engine import following
 from cairn.engine import sessions as talk
 from cairn.engine.client import Task, new_id, same_person
 from cairn.engine.given import (
@@ -20,12 +21,14 @@ from cairn.engine.given import (
     parts_of,
     principal_of,
 )
-from cairn.engine.load import load, previous_of
+from cairn.engine.handed import check_active
+from cairn.engine.load import load
 from cairn.engine.result import Run
 from cairn.engine.sessions import Conversation, message_id
 from cairn.engine.turns import take_over
-from cairn.errors import ConfigError, IllegalTransition, SessionBusy, UnknownRun
-from cairn.ports import RunFilter, RunInfo, SessionInfo
+from cairn.errors import ConfigError, IllegalTransition, SessionBusy, UnknownRun, safe_repr
+from cairn.ports import RunInfo, SessionInfo
+from cairn.runtime.checked import checked
 from cairn.runtime.ground import ENDED
 from cairn.runtime.tasks import LOCAL, Tasks
 from cairn.runtime.twins import twin
@@ -65,12 +68,14 @@ def _none_yet(session: str, agents: list[str]) -> str:
 def _check_posted(posted: object) -> None:
     if not isinstance(posted, Posted):
         fix = "Give what rt.post or rt.accept has returned; rt.get(run) shows a run by its id"
-        raise ConfigError("posted", f"{posted!r:.200} is no place of a message", fix)
+        raise ConfigError("posted", f"{safe_repr(posted)} is no place of a message", fix)
+    check_session(posted.session, "posted.session")
 
 
 class Sessions(Tasks):
     """Conversations."""
 
+    @checked
     async def send_async(
         self,
         session: str,
@@ -80,6 +85,7 @@ class Sessions(Tasks):
         principal: Principal | str = LOCAL,
         mode: Mode | None = None,
         id: str = "",
+        project: str = "",
     ) -> Run:
         """Say something in a session, and carry the run that reads it to a result or a wait.
 
@@ -96,6 +102,7 @@ class Sessions(Tasks):
             principal: For whom; a session belongs to one.
             mode: By default what the agent's `on_message` says, `steer` if that is not known here.
             id: The sender's own id of the message: the same one twice is one message.
+            project: The project that the conversation is about, as for `run`.
 
         Raises:
             UnknownRun: the session is new and no agent was named, or it is another principal's.
@@ -104,10 +111,11 @@ class Sessions(Tasks):
             UnknownAgent, ConfigError, StoreError.
         """
         posted = await self.post_async(
-            session, text, agent=agent, principal=principal, mode=mode, id=id
+            session, text, agent=agent, principal=principal, mode=mode, id=id, project=project
         )
         return await self.follow_async(posted)
 
+    @checked
     async def post_async(
         self,
         session: str,
@@ -117,10 +125,11 @@ class Sessions(Tasks):
         principal: Principal | str = LOCAL,
         mode: Mode | None = None,
         id: str = "",
+        project: str = "",
     ) -> Posted:
         """As `send`, but return as soon as the message is kept, and leave the rest to a worker."""
         who = principal_of(principal)
-        return await self._post(session, text, agent, who, who.id, mode, id)
+        return await self._post(session, text, agent, who, who.id, mode, id, project=project)
 
     async def _post(
         self,
@@ -131,6 +140,8 @@ class Sessions(Tasks):
         sender: str,
         mode: Mode | None,
         id: str,
+        *,
+        project: str = "",
     ) -> Posted:
         """Keep a message; the sender is who said it, the principal for whom the work is done."""
         check_session(session)
@@ -151,11 +162,15 @@ class Sessions(Tasks):
             name = agent or (last.agent if last is not None else "")
             how = mode or self._mode_of(name)
             if line and how == "steer" and await self._has_begun(line[0].run):
+                if project:
+                    await self._check_project(session, line[0].run, who, project)
                 posted = await self._steer(session, line[0], parts, sender, key)
             else:
                 how = "queue" if line and how == "steer" else how
                 task = await self._task_of(
-                    name, list(parts), {"principal": who, "session": session}
+                    name,
+                    list(parts),
+                    {"principal": who, "session": session, "project": project},
                 )
                 task = replace(task, actor=sender if sender != who.id else "")
                 posted = await self._begin(task, key or new_id(), how)
@@ -175,6 +190,15 @@ class Sessions(Tasks):
         """Whether a run has had its turn; until then a message waits behind it."""
         created = (await load(self.store, run)).created
         return created is not None and not created.behind
+
+    async def _check_project(self, session: str, run: str, who: Principal, project: str) -> None:
+        """Refuse to tell an active run something that is about another project.
+
+        Raises:
+            ConfigError: it is, or no such project may be said.
+        """
+        self.host.memory_rules.check_said(who, project)
+        check_active(session, await load(self.store, run), project)
 
     async def _steer(
         self, session: str, run: RunInfo, parts: tuple[Part, ...], sender: str, key: str
@@ -210,6 +234,7 @@ class Sessions(Tasks):
         how: Literal["interrupting", "queued"] = "interrupting" if mode == "interrupt" else "queued"
         return Posted(session=session, run=run, seq=1, how=how)
 
+    @checked
     async def follow_async(self, posted: Posted) -> Run:
         """Carry the run that reads a message to a result or a wait; then say how it stands.
 
@@ -219,15 +244,31 @@ class Sessions(Tasks):
             ConfigError: it is not what `post` or `accept` has returned.
         """
         _check_posted(posted)
-        run = await self._carried(posted.run)
-        if posted.seq == 1 or run.status not in ENDED:
-            return run
-        if posted.seq not in (await load(self.store, posted.run)).queued:
-            return run
-        if (await self.store.info(posted.run)).agent in self.host.agents:
-            await take_over(self.store, posted.run, self.host)
-        following = await self._after_run(posted)
-        return await self._carried(following) if following else run
+        session, at, seq = posted.session, posted.run, posted.seq
+        tries = TRIES
+        while True:
+            run = await self._carried(at)
+            if run.status not in ENDED or await following.was_read(self.store, at, seq):
+                return run
+            ahead = await following.first_in_line(self.store, session, at)
+            reader = await following.reader_after(self.store, session, at, seq)
+            if reader is not None:  # looked for last, so that who begins meanwhile is found
+                session, at, seq = reader
+            elif ahead:  # its turn comes next, unless it is cancelled before
+                run = await self._carried(ahead)
+                if run.status not in ENDED:
+                    return run
+            elif seq == 1 or not tries or not await self._handed_on(at):
+                return run
+            else:
+                tries -= 1
+
+    async def _handed_on(self, run: str) -> bool:
+        """Start the run that takes over what this one left unread; whether it is known here how."""
+        known = (await self.store.info(run)).agent in self.host.agents
+        if known:
+            await take_over(self.store, run, self.host)
+        return known
 
     async def _carried(self, run: str) -> Run:
         """Drive it, if its agent is known here; else only look."""
@@ -235,16 +276,9 @@ class Sessions(Tasks):
             return await self.get_async(run)
         return await self.drive_async(run)
 
-    async def _after_run(self, posted: Posted) -> str:
-        """The run of the session that took over what this one left unread; empty if none has."""
-        for line in await self.store.runs(RunFilter(session=posted.session, limit=100)):
-            previous = previous_of(await self.store.read(line.run))
-            if previous is not None and previous.run == posted.run:
-                return line.run
-        return ""
-
     # ---------------------------------------------------------------- looking
 
+    @checked
     async def sessions_async(
         self, *, principal: Principal | str | None = None, limit: int = 100
     ) -> list[SessionInfo]:
@@ -253,20 +287,20 @@ class Sessions(Tasks):
         Args:
             principal: Only those of this one, by its id, and by its tenant if a principal is
                 given. None: those of all.
+            limit: How many at most, 1 to 1,000,000.
+
+        Raises:
+            ConfigError: a value is not usable.
         """
         whose = principal_of(principal) if principal is not None else None
-        who = whose if isinstance(principal, Principal) else None
-        infos = await self.store.sessions(whose.id if whose is not None else "", limit)
-        if who is not None:
-            infos = [i for i in infos if await self._is_of(i.head, who)]
+        tenant = principal.tenant if isinstance(principal, Principal) else None
+        infos = await self.store.sessions(whose.id if whose is not None else "", limit, tenant)
         return [
             SessionInfo(**{f: getattr(info, f) for f in info.__struct_fields__} | {"title": title})
             for info, title in await talk.titled(self.store, infos)
         ]
 
-    async def _is_of(self, run: str, who: Principal) -> bool:
-        return same_person((await load(self.store, run)).principal, who)
-
+    @checked
     async def session_async(
         self, session: str, *, principal: Principal | str = LOCAL
     ) -> Conversation:
@@ -280,6 +314,7 @@ class Sessions(Tasks):
 
     # ---------------------------------------------------------------- moving
 
+    @checked
     async def fork_session_async(
         self,
         session: str,
@@ -300,13 +335,14 @@ class Sessions(Tasks):
         Raises:
             UnknownRun: there is no such session or run, or it is another principal's.
             IllegalTransition: the run is not over.
-            ConfigError: there is a session of the new id.
+            ConfigError: there is a session of the new id, or it is empty or blank.
         """
-        check_text("new", new)
+        check_session(new, "new")
         who = principal_of(principal)
         await talk.check_owner(self.store, session, who)
         return await talk.fork(self.store, self.host.clock, session, new, at, who.id)
 
+    @checked
     async def rewind_async(
         self, session: str, to: str, *, principal: Principal | str = LOCAL
     ) -> bool:
@@ -324,6 +360,7 @@ class Sessions(Tasks):
         await talk.check_owner(self.store, session, who)
         return await talk.rewind(self.store, self.host.clock, session, to, who.id)
 
+    @checked
     async def title_session_async(
         self, session: str, title: str, *, principal: Principal | str = LOCAL
     ) -> bool:

@@ -15,7 +15,8 @@ from cairn.engine.backs import capped
 from cairn.engine.given import person_of, turn_of
 from cairn.engine.load import load
 from cairn.engine.result import Run
-from cairn.errors import ConfigError, ToolsUnready
+from cairn.errors import ConfigError, ToolsUnready, safe_repr
+from cairn.runtime.checked import checked
 from cairn.runtime.ground import Ground, said_in
 from cairn.runtime.twins import twin
 from cairn.store.submission import respond
@@ -29,7 +30,7 @@ def _results(did: object) -> dict[str, msgspec.Raw]:
     given = {} if did is None else did
     if not isinstance(given, Mapping) or not all(isinstance(call, str) for call in given):
         fix = 'Write results by call: {"c3": "sent by post"}'
-        raise ConfigError("did", f"{did!r:.200} is no mapping of calls", fix)
+        raise ConfigError("did", f"{safe_repr(did)} is no mapping of calls", fix)
     return {call: capped(_written(f"did.{call}", value)) for call, value in given.items()}
 
 
@@ -44,6 +45,7 @@ def _written(field: str, value: object) -> msgspec.Raw:
 class Takeovers(Ground):
     """Acting in the agent's place."""
 
+    @checked
     async def take_over_async(  # noqa: PLR0913 - every option by its name, each with a default
         self,
         run: str,
@@ -113,6 +115,7 @@ class Takeovers(Ground):
             state = (await self.client.submit(run, act, who)).state
         return await self._after(state)
 
+    @checked
     async def hand_back_async(
         self, run: str, message: str = "", *, by: Principal | str = ""
     ) -> Run:
@@ -147,9 +150,11 @@ class Takeovers(Ground):
         for name, arguments in turn:
             spec = tools.get(name)
             if spec is None and why:
-                raise ToolsUnready(f"whether agent {state.agent} has a tool {name!r}: {why}")
+                raise ToolsUnready(
+                    f"whether agent {state.agent} has a tool {safe_repr(name)}: {why}"
+                )
             if spec is None:
-                said = f"agent {state.agent} has no tool {name!r}"
+                said = f"agent {state.agent} has no tool {safe_repr(name)}"
                 raise ConfigError("calls", said, self._meant(state.agent, name))
             problem = spec.check(arguments)
             if isinstance(problem, Problem):

@@ -12,20 +12,23 @@ from cairn.core.limits import Limits
 from cairn.core.messages import Principal, text_of
 from cairn.core.policy import Policy
 from cairn.engine.client import Task
+from cairn.engine.deployed import check_run_policy
 from cairn.engine.given import (
     Given,
     RunOptions,
     check_mode,
-    check_run_policy,
+    check_session,
     check_text,
     check_words,
     parts_of,
     principal_of,
 )
+from cairn.engine.numbers import check_whole
 from cairn.engine.result import Run
 from cairn.engine.stream import stream_run
 from cairn.engine.worker import Worker
 from cairn.ports import Observed
+from cairn.runtime.checked import checked
 from cairn.runtime.ground import Ground
 from cairn.runtime.twins import twin
 
@@ -35,6 +38,7 @@ LOCAL = Principal()
 class Tasks(Ground):
     """Handing tasks over."""
 
+    @checked
     async def run_async(  # noqa: PLR0913 - every option by its name, each with a default
         self,
         agent: str,
@@ -48,6 +52,7 @@ class Tasks(Ground):
         approvals: Literal["ask", "none"] = "ask",
         policy: Policy | None = None,
         mode: Literal["", "queue", "interrupt"] = "",
+        project: str = "",
     ) -> Run:
         """Start a run, or go on with it: the same call starts, resumes and recovers.
 
@@ -69,6 +74,9 @@ class Tasks(Ground):
             mode: What becomes of it while the session has an active run: `queue`, it waits until
                 that one and those queued before it are over; `interrupt`, it waits as well and
                 the active one is ended at its next safe point. Empty: `SessionBusy`.
+            project: The project whose facts it shares, in the memory's scope `project`. By
+                default that of the run before it in the session, or the one that `MemoryRules`
+                names; else it shares none. A session is about one project.
 
         Raises:
             RunConflict: the id is taken by another task.
@@ -88,15 +96,18 @@ class Tasks(Ground):
             approvals=approvals,
             policy=policy,
             mode=mode,
+            project=project,
         )
         return await self.drive_async(run)
 
+    @checked
     async def start_async(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> str:
         """As `run`, but return the run id at once and drive it in the background."""
         run = await self.enqueue_async(agent, input, **options)
         self._spawn(run)
         return run
 
+    @checked
     async def enqueue_async(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> str:
         """As `run`, but return the run id at once and leave the driving to a worker."""
         task = await self._task_of(agent, input, options)
@@ -116,13 +127,15 @@ class Tasks(Ground):
             options.get("kind") or known.kind, options.get("approvals", "ask")
         )
         parts = parts_of(input)
-        by_rule = known.intake.kind_of(text_of(parts))
+        by_rule = await known.intake.kind_of(text_of(parts))
         narrowed = kind if by_rule is None else narrower(by_rule, kind)
+        who = principal_of(options.get("principal", LOCAL))
         return Task(
             agent=agent,
             input=parts,
-            principal=principal_of(options.get("principal", LOCAL)),
-            session=check_text("session", options.get("session", "")),
+            principal=who,
+            project=self.host.memory_rules.check_said(who, options.get("project", "")),
+            session=_session_of(options.get("session", "")),
             limits=known.limits.narrowed(limits) if limits is not None else known.limits,
             kind=narrowed,
             kind_by="" if narrowed == kind else "rule",
@@ -133,6 +146,7 @@ class Tasks(Ground):
             mode=check_mode(options.get("mode", ""), ("", "queue", "interrupt")),  # type: ignore[arg-type]  # one of the literals now
         )
 
+    @checked
     async def work_async(self, *, until_idle: bool = False, concurrency: int = 256) -> None:
         """Drive every run there are agents for, until stopped or (`until_idle`) none is left."""
         worker = Worker(self.store, self.host, concurrency=concurrency, notifier=self._notifier)
@@ -149,6 +163,8 @@ class Tasks(Ground):
 
     async def watch_async(self, run: str, after: int = 0) -> AsyncGenerator[Observed]:
         """Drive a run and yield what happens, from the event after `after` on."""
+        check_text("run", run)
+        check_whole("after", after)
         happening = stream_run(self.store, run, self.host, self._notifier, after)
         async with aclosing(happening):  # who leaves early also ends the driving
             async for what in happening:
@@ -166,3 +182,8 @@ class Tasks(Ground):
     start = twin(start_async)
     enqueue = twin(enqueue_async)
     work = twin(work_async)
+
+
+def _session_of(given: object) -> str:
+    """The conversation a task belongs to, empty for none. Raises `ConfigError`."""
+    return "" if given == "" else check_session(given)

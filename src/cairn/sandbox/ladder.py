@@ -15,7 +15,7 @@ import msgspec
 
 from cairn.core.messages import Record
 from cairn.core.names import listed
-from cairn.errors import ConfigError, ErrorClass, NotDone, ToolError, Unsure
+from cairn.errors import ConfigError, ErrorClass, NotDone, ToolError, Unsure, safe_repr
 from cairn.sandbox import bubblewrap
 from cairn.sandbox.launch import Launch, Rung, prepare, python_there
 from cairn.sandbox.limits import Limits
@@ -159,7 +159,9 @@ class Sandbox:
         """
         if require is not None and require not in get_args(Rung):
             names = listed(get_args(Rung))
-            raise ConfigError("sandbox", f"there is no rung {require!r}", f"The rungs are {names}")
+            raise ConfigError(
+                "sandbox", f"there is no rung {safe_repr(require)}", f"The rungs are {names}"
+            )
         self.limits = limits or Limits()
         self._require = require
         self._bwrap = bwrap

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn.core.messages import Record
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 
 MIB = 1 << 20
 
@@ -37,7 +37,9 @@ class Limits(Record):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if isinstance(value, bool) or not value > 0:
-                raise ConfigError(f"limits.{name}", f"{value!r} is no bound", "Give more than 0")
+                raise ConfigError(
+                    f"limits.{name}", f"{safe_repr(value)} is no bound", "Give more than 0"
+                )
 
     def within(self, most: Limits | None) -> Limits:
         """These bounds, none of them above the others; None bounds nothing."""

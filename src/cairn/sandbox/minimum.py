@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from cairn.core.messages import Record
 from cairn.core.names import listed
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.sandbox.launch import Rung
 from cairn.sandbox.limits import Limits
 
@@ -33,12 +33,12 @@ class Minimum(Record):
     def __post_init__(self) -> None:
         if self.rung not in STRENGTH:
             names = listed(get_args(Rung))
-            said = f"there is no rung {self.rung!r}"
+            said = f"there is no rung {safe_repr(self.rung)}"
             raise ConfigError("sandbox.rung", said, f"The rungs are {names}")
         given: Any = self.limits
         if given is not None and not isinstance(given, Limits):
             fix = "Give a cairn.sandbox.Limits"
-            raise ConfigError("sandbox.limits", f"{given!r:.80} are none", fix)
+            raise ConfigError("sandbox.limits", f"{safe_repr(given, 80)} are none", fix)
 
     def takes(self, rung: Rung) -> bool:
         """Whether a rung is strong enough."""
@@ -56,4 +56,4 @@ def minimum_of(given: object) -> Minimum | None:
     if given in STRENGTH:
         return Minimum(rung=given)
     fix = f"Give a cairn.sandbox.Minimum, or one of {listed(STRENGTH)}"
-    raise ConfigError("Runtime.sandbox", f"{given!r:.80} is no minimum", fix)
+    raise ConfigError("Runtime.sandbox", f"{safe_repr(given, 80)} is no minimum", fix)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cairn.core.fingerprint import digest
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 
 if TYPE_CHECKING:
     from cairn.skills.folders import Skill, SkillFault, SkillsError
@@ -57,7 +57,9 @@ class Skills:
         for folder in folders:
             given: Any = folder
             if not isinstance(given, str | os.PathLike) or not os.fspath(given):
-                raise ConfigError(field, f"{folder!r} is no folder", "Give paths of folders")
+                raise ConfigError(
+                    field, f"{safe_repr(folder)} is no folder", "Give paths of folders"
+                )
             for skill in find(folder, faults):
                 other = self._by_name.setdefault(skill.name, skill)
                 if other.place != skill.place:
@@ -128,7 +130,7 @@ def skills_of(given: object, field: str) -> Skills:
         given = [given]
     if not isinstance(given, Sequence):
         fix = "Give a list of folders, or Skills"
-        raise ConfigError(field, f"{given!r} cannot be used", fix)
+        raise ConfigError(field, f"{safe_repr(given)} cannot be used", fix)
     folders = [one for one in given if not isinstance(one, Skills)]
     found = Skills(*folders, field=field)
     for one in given:

@@ -24,7 +24,7 @@ from cairn.workspace.descent import (
 )
 from cairn.workspace.limits import WorkspaceLimits
 from cairn.workspace.paths import Parts, parts_of, shown
-from cairn.workspace.refusals import NotText, WorkspaceError
+from cairn.workspace.refusals import NotText, PathRefused, WorkspaceError
 from cairn.workspace.walk import Walk
 
 TEXT_BYTES = 1 << 20
@@ -190,6 +190,8 @@ def _skill(place: Path, handle: int, faults: Faults) -> Skill | None:
     before = len(faults)
     front = _front(place, handle, faults)
     files = _contents(place, handle, faults)
+    if front is None and len(faults) == before:
+        faults.say(place / FILE, "it changed while it was read", "Look again")
     if front is None or len(faults) > before:
         return None
     listed = "\0".join(f"{path}\0{digest}" for path, digest in sorted(files.items()))
@@ -208,6 +210,10 @@ def _front(place: Path, handle: int, faults: Faults) -> FrontMatter | None:
         text = decode(data, FILE).text
     except NotText as error:
         faults.say(path, str(error), "Save it as UTF-8")
+        return None
+    except PathRefused as error:
+        if error.rule != "link":  # a link is named with the other files of the skill
+            faults.say(path, error.problem, "Put the file itself here")
         return None
     except WorkspaceError as error:
         faults.say(path, str(error), "Put the file itself here")
@@ -249,7 +255,8 @@ def _contents(place: Path, handle: int, faults: Faults) -> dict[str, str]:
         try:
             data = read_file(handle, each.parts, LIMITS.file_bytes)
         except WorkspaceError as error:
-            faults.say(place / path, f"it cannot be read: {error}", "Put a readable file here")
+            why = error.problem if isinstance(error, PathRefused) else str(error)
+            faults.say(place / path, f"it cannot be read: {why}", "Put a readable file here")
             continue
         found[path] = hash_of(data or b"")
     if walk.cut or walk.deep or len(found) > LIMITS.files:

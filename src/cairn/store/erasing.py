@@ -29,6 +29,25 @@ Sealed = Callable[[Journal], list[Row]]
 SALT_BYTES = 16
 
 
+def empty(journal: Journal, rows: list[Row], seqs: Collection[int] | None = None) -> int:
+    """Take the data out of all events of a journal, or of these; how many held some.
+
+    Args:
+        rows: Those of the journal, as it keeps them.
+    """
+    emptied_ = 0
+    for at, row in enumerate(rows):
+        if row.data is None or (seqs is not None and row.seq not in seqs):
+            continue
+        rows[at] = emptied(row)
+        gone = ErasedFact(type=row.type)
+        journal.entries[at] = Entry(
+            seq=row.seq, at=row.at, event=gone, step=row.step, actor=row.actor
+        )
+        emptied_ += 1
+    return emptied_
+
+
 class Erasing:
     """The journals of a store in memory, and one principal; their lock is held meanwhile.
 
@@ -107,6 +126,7 @@ class Erasing:
             journal.new = replace(journal.new, session="", principal="", digest=ERASED)
             journal.behind = journal.cancel = False
             journal.owner = None
+            journal.previous = ""
             journal.epoch += 1
             journals.sessions.removed(journal.new.run)
         for session in share.sessions:
@@ -128,17 +148,7 @@ class Erasing:
 
     def _empty(self, journal: Journal, seqs: Collection[int] | None = None) -> int:
         """Take the data out of all events, or of these; how many held some."""
-        rows, emptied_ = self._sealed(journal), 0
-        for at, row in enumerate(rows):
-            if row.data is None or (seqs is not None and row.seq not in seqs):
-                continue
-            rows[at] = emptied(row)
-            gone = ErasedFact(type=row.type)
-            journal.entries[at] = Entry(
-                seq=row.seq, at=row.at, event=gone, step=row.step, actor=row.actor
-            )
-            emptied_ += 1
-        return emptied_
+        return empty(journal, self._sealed(journal), seqs)
 
     def _note(self, erased: Erasure, share: Share, now: int, actor: str, reason: str) -> None:
         store, salt = self.journals.store, os.urandom(SALT_BYTES)

@@ -46,7 +46,7 @@ from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo
 from cairn.store.counting import Budgets, Spent
 from cairn.store.erasing import Erases
 from cairn.store.memory_lines import Journal, drivable, info_of, matches
-from cairn.store.memory_sessions import SessionReads, Sessions
+from cairn.store.memory_sessions import SessionReads, Sessions, silence
 from cairn.store.retention import ENDED_VALUES, prunable, settled
 from cairn.store.sequence import check_gapless
 from cairn.store.submission import respond
@@ -185,7 +185,8 @@ class InMemoryStore(SessionReads, Erases):
             if new.session:
                 journals.sessions.check(new)
                 if not new.behind:
-                    journals.sessions.read_by_another(journals.sessions.head(new.session))
+                    before = journals.sessions.head(new.session)
+                    journals.sessions.read_by_another(before, new.session)
             check_gapless(new.run, new.parent_at, entries)
             journals.made += 1
             journal = Journal(new, Index(status=index.status), journals.made)
@@ -241,7 +242,8 @@ class InMemoryStore(SessionReads, Erases):
                 journal.doubt = False
             for entry in entries:
                 if isinstance(entry.event, RunContinued):
-                    journals.sessions.read_by_another(journals.runs.get(entry.event.previous.run))
+                    before = journals.runs.get(entry.event.previous.run)
+                    journals.sessions.read_by_another(before, journal.new.session)
             if beside is not None and beside.entries:
                 journals.store.extend(beside.entries)
                 journals.written(journals.store, None)
@@ -436,23 +438,28 @@ class InMemoryStore(SessionReads, Erases):
         """See `Store.call_alive`: without a lock file nothing can be said to live."""
         return False
 
-    async def prune(self, before: int, dry_run: bool = False, session: str = "") -> list[str]:
+    async def prune(
+        self, before: int, dry_run: bool = False, session: str = "", now: int = 0
+    ) -> list[str]:
         """See `Store.prune`."""
         self._check_open()
-        journals = self.journals
+        journals, now = self.journals, now or time.time_ns() // 1000
         with journals.lock:
             lines = [self._info(journal) for journal in reversed(journals.runs.values())]
-            held = journals.sessions.held()
-            chosen = prunable(lines, before, self._is_settled, session, held)
+            ended = journals.sessions.unbegun(journals.store.entries, before, session)
+            ties = journals.sessions.ties(ended)
+            chosen = prunable(lines, before, self._is_settled, session, ties)
             if not dry_run:
-                for run in chosen:
-                    self._remove(run)
+                ended = {name for name in ended if journals.sessions.forget(name)}
+                ended |= {name for run in chosen if (name := self._remove(run, now))}
+                silence(journals.store, self._sealed(journals.store), ended, now)
             return chosen
 
     def _is_settled(self, run: str) -> bool:
         return settled(run, lambda: self._read(run, 0, self.journals.find(run).head))
 
-    def _remove(self, run: str) -> None:
+    def _remove(self, run: str, now: int) -> str:
+        """Take a run out; its session, if it was the last one and something was said of that."""
         journal = self.journals.find(run)
         tombstone = StorePruned(
             run=run,
@@ -461,12 +468,14 @@ class InMemoryStore(SessionReads, Erases):
             status=journal.index.status,
         )
         store = self.journals.store
-        at = max(time.time_ns() // 1000, store.updated_at)
+        at = max(now, store.updated_at)
         store.extend((Entry(seq=store.head + 1, at=at, event=tombstone),))
         del self.journals.runs[run]
         self.journals.sessions.removed(run)
         self.journals.budgets.pruned = True
         self.journals.written(store, None)
+        session = journal.new.session
+        return session if self.journals.sessions.forget(session) else ""
 
     async def backup(self, path: str) -> None:
         """See `Store.backup`: memory has no file to copy."""

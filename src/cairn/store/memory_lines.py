@@ -9,7 +9,7 @@ from cairn.core.codec import Row
 from cairn.core.events import Entry, RunCancelRequested, RunContinued
 from cairn.core.index import Index
 from cairn.ports import NewRun, RunFilter, RunInfo
-from cairn.store.retention import ENDED_VALUES
+from cairn.store.retention import ENDED_VALUES, previous_in
 
 if TYPE_CHECKING:
     from cairn.store.inmemory import InMemoryStore
@@ -30,6 +30,7 @@ class Journal:
         "new",
         "no",
         "owner",
+        "previous",
         "sealed",
         "updated_at",
     )
@@ -48,6 +49,8 @@ class Journal:
         self.cancel = False
         self.doubt = False
         """Somebody it was claimed from was only frozen, and nothing was written since."""
+        self.previous = ""
+        """The run it goes on from, in its session or in the one that was forked."""
         self.created_at = 0
         self.updated_at = 0
         self.sealed: list[Row] = []
@@ -58,10 +61,13 @@ class Journal:
         self.entries += entries
         self.head = entries[-1].seq
         self.updated_at = entries[-1].at
+        previous = previous_in(entries)
+        self.previous = self.previous if previous is None else previous
         for entry in entries:
-            if type(entry.event) is RunCancelRequested and not entry.event.gently:
-                self.cancel = True
-            if type(entry.event) is RunContinued:
+            event = entry.event
+            if type(event) is RunCancelRequested:
+                self.cancel = self.cancel or not event.gently
+            elif type(event) is RunContinued:
                 self.behind = False
 
 
@@ -85,7 +91,14 @@ def matches(journal: Journal, where: RunFilter) -> bool:
         and where.agent in {"", new.agent}
         and where.session in {"", new.session}
         and where.principal in {"", new.principal}
+        and (not where.previous or goes_on_from(journal, where.previous))
     )
+
+
+def goes_on_from(journal: Journal, run: str) -> bool:
+    """Whether a run goes on from another one's conversation, or is a retry of it."""
+    retried = journal.new.parent if journal.new.session else ""
+    return journal.new.run != run and run in {journal.previous, retried}
 
 
 def info_of(journal: Journal, *, leased: bool, behind: str) -> RunInfo:

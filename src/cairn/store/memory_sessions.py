@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
 import msgspec
 
+from cairn.core.codec import Row
 from cairn.core.events import (
     Entry,
     InputQueued,
+    RunCreated,
     RunRef,
     SessionForked,
+    SessionRemoved,
     SessionRewound,
     SessionTitled,
 )
-from cairn.errors import Moved, SessionBusy, UnknownRun
+from cairn.core.run_table import ERASED
+from cairn.errors import Moved, RunErased, SessionBusy, UnknownRun
 from cairn.ports import NewRun, RunInfo, SessionInfo
+from cairn.store.erasing import empty
 from cairn.store.memory_lines import Journal
-from cairn.store.retention import ENDED_VALUES
+from cairn.store.retention import ENDED_VALUES, Ties
 from cairn.store.submission import session_moved
 
 
@@ -92,9 +97,9 @@ class Sessions:
             if self.head(session) is journal and not self.open(session):
                 yield journal.new.run
 
-    def read_by_another(self, journal: Journal | None) -> None:
-        """What a run left unread has been taken over by the one that goes on from it."""
-        if journal is not None and journal.index.unread:
+    def read_by_another(self, journal: Journal | None, session: str) -> None:
+        """What a run left unread has been taken over by the one of its session that goes on."""
+        if journal is not None and journal.new.session == session and journal.index.unread:
             journal.index = msgspec.structs.replace(journal.index, unread=0)
 
     # ------------------------------------------------------------ messages
@@ -120,6 +125,9 @@ class Sessions:
         """Refuse facts that do not fit the runs as they are."""
         for entry in entries:
             match entry.event:
+                case SessionTitled() as event:
+                    if not self.of(event.session) and self.head(event.session) is None:
+                        raise UnknownRun(f"there is no session {event.session!r}")
                 case SessionRewound() as event:
                     self._check_run(event.run)
                     for journal in self.open(event.session):
@@ -137,6 +145,8 @@ class Sessions:
     def _check_run(self, run: str) -> None:
         if run not in self._runs:
             raise UnknownRun(f"there is no run {run!r} in this store")
+        if self._runs[run].new.digest == ERASED:
+            raise RunErased(run)
 
     def keep(self, entries: Sequence[Entry]) -> None:
         """Take facts in."""
@@ -151,13 +161,44 @@ class Sessions:
                     newest = event.newest if isinstance(event, SessionRewound) else ""
                     place.after = self._runs[newest].no if newest else 0
 
-    def held(self) -> frozenset[str]:
-        """Runs that another session was forked from, and goes on from."""
-        return frozenset(
-            place.run
+    def ties(self, without: Collection[str]) -> Ties:
+        """Who goes on from whom, but for the places of these sessions."""
+        runs = self._runs
+        places = {
+            session: place.run
             for session, place in self.places.items()
-            if place.run in self._runs and self._runs[place.run].new.session != session
-        )
+            if session not in without
+            and place.run in runs
+            and runs[place.run].new.session != session
+        }
+        previous = {run: journal.previous for run, journal in runs.items() if journal.previous}
+        return Ties(previous, places, {session: len(self.of(session)) for session in places})
+
+    def forget(self, session: str) -> bool:
+        """Take out what is known of a session without a run; whether there was anything."""
+        if not session or self.of(session):
+            return False
+        return self.places.pop(session, None) is not None
+
+    def unbegun(self, said: Iterable[Entry], before: int, session: str = "") -> set[str]:
+        """Sessions that were forked, have no run yet, and of which nothing was said since.
+
+        Args:
+            said: The journal `store`.
+            before: Since when; microseconds.
+            session: Only this one; empty for all.
+        """
+        last: dict[str, int] = {}
+        for entry in said:
+            if isinstance(entry.event, SessionTitled | SessionRewound | SessionForked):
+                name = entry.event.session
+                last[name] = max(entry.at, last.get(name, 0))
+        begun = {journal.new.session for journal in self._runs.values()}
+        return {
+            name
+            for name in self.places
+            if session in {"", name} and name not in begun and last.get(name, 0) < before
+        }
 
     # ------------------------------------------------------------ lists
 
@@ -169,6 +210,14 @@ class Sessions:
         bare = [s for s, p in reversed(self.places.items()) if p.run in self._runs]
         for session in [*(s for s in bare if s not in names), *names]:
             yield self.line(session, info)
+
+    def tenant(self, run: str) -> str:
+        """Of the principal that a run, or the one that it was forked from, was started for."""
+        root = self._runs[run]
+        while root.new.parent:
+            root = self._runs[root.new.parent]
+        created = root.entries[0].event
+        return created.principal.tenant if isinstance(created, RunCreated) else ""
 
     def line(self, session: str, info: Callable[[Journal], RunInfo]) -> SessionInfo:
         """One of them. Raises `UnknownRun`."""
@@ -187,7 +236,27 @@ class Sessions:
             open=len(self.open(session)),
             created_at=min((j.created_at for j in runs), default=shown.updated_at),
             updated_at=max((j.updated_at for j in runs), default=shown.updated_at),
+            first=runs[0].new.run if runs else "",
         )
+
+
+def silence(store: Journal, rows: list[Row], sessions: Collection[str], now: int) -> None:
+    """Empty all that the journal `store` says of these sessions, and say so there.
+
+    Args:
+        rows: Those of the journal, as it keeps them.
+        now: When it is, microseconds.
+    """
+    notes = tuple(
+        entry.seq
+        for entry in store.entries
+        if isinstance(entry.event, SessionTitled | SessionRewound | SessionForked)
+        and entry.event.session in sessions
+    )
+    if notes:
+        empty(store, rows, notes)
+        at = max(now, store.updated_at)
+        store.extend((Entry(seq=store.head + 1, at=at, event=SessionRemoved(notes=notes)),))
 
 
 class Indexed(Protocol):
@@ -221,12 +290,19 @@ class SessionReads(ABC):
         with index.lock:
             return [self._info(journal) for journal in index.sessions.open(session)]
 
-    async def sessions(self, principal: str = "", limit: int = 100) -> list[SessionInfo]:
+    async def sessions(
+        self, principal: str = "", limit: int = 100, tenant: str | None = None
+    ) -> list[SessionInfo]:
         """See `Store.sessions`."""
         index = self._shared()
         with index.lock:
             lines = index.sessions.listed(self._info)
-            mine = (line for line in lines if principal in {"", line.principal})
+            mine = (
+                line
+                for line in lines
+                if principal in {"", line.principal}
+                and tenant in {None, index.sessions.tenant(line.head)}
+            )
             return list(islice(mine, limit))
 
     async def session(self, session: str) -> SessionInfo:

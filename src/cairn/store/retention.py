@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from cairn.core.events import Entry
+from cairn.core.events import Entry, RunContinued, RunCreated
 from cairn.core.evolve import fold
 from cairn.core.lifecycle import ENDED, CallStatus
 from cairn.core.state import RunState
@@ -13,6 +14,47 @@ from cairn.ports import RunInfo
 
 ENDED_VALUES = frozenset(status.value for status in ENDED)
 _UNSETTLED = frozenset({CallStatus.STARTED, CallStatus.UNKNOWN, CallStatus.TAKEOVER})
+
+
+class Ties:
+    """What holds a run beside the later runs of its own session.
+
+    Args:
+        previous: The run that a run goes on from, by its own id; itself is none.
+        places: The run that a session was put on, by the session, if another session's.
+        sizes: How many runs of its own each of those sessions has.
+    """
+
+    def __init__(
+        self, previous: Mapping[str, str], places: Mapping[str, str], sizes: Mapping[str, int]
+    ) -> None:
+        self._previous = previous
+        self._places = places
+        self._sizes = Counter(sizes)
+        self._held = Counter(before for run, before in previous.items() if run != before)
+        self._held.update(places.values())
+
+    def hold(self, run: str) -> bool:
+        """Whether a run, or a session that was put on it, goes on from this one and stays."""
+        return self._held[run] > 0
+
+    def gone(self, run: str, session: str) -> None:
+        """A run goes, and with the last one of its session the place that this was put on."""
+        before = self._previous.get(run, run)
+        self._held[before] -= before != run
+        if session in self._places:
+            self._sizes[session] -= 1
+            self._held[self._places[session]] -= not self._sizes[session]
+
+
+def previous_in(entries: Iterable[Entry]) -> str | None:
+    """The run that a run goes on from, as these entries of it say; None if they say nothing."""
+    found = None
+    for entry in entries:
+        if isinstance(entry.event, RunCreated | RunContinued):
+            previous = entry.event.previous
+            found = previous.run if previous is not None else ""
+    return found
 
 
 def settled(run: str, entries: Callable[[], Iterable[Entry]]) -> bool:
@@ -34,18 +76,19 @@ def prunable(
     before: int,
     is_settled: Callable[[str], bool],
     session: str = "",
-    held: frozenset[str] = frozenset(),
+    ties: Ties | None = None,
 ) -> list[str]:
     """The runs that may be removed, newest first, so that no step leaves a dangling reference.
 
     A run stays while it is driven, while it has messages that nobody has read, while a fork of it
-    stays (its prefix is read from it), and while a later run of its session, or another session
-    that was forked from it, stays (those name it and go on from it).
+    stays (its prefix is read from it), and while a later run of its session, a run of another
+    session that goes on from it, or a session that was forked from it, stays.
 
     Args:
         session: Only runs of this one; empty for all.
-        held: Runs that other sessions were forked from.
+        ties: Who goes on from whom; it is used up.
     """
+    ties = ties or Ties({}, {}, {})
     chosen: list[str] = []
     parents: set[str] = set()
     sessions: set[str] = set()
@@ -54,59 +97,17 @@ def prunable(
         if (
             at_rest
             and session in {"", line.session}
-            and line.run not in held
+            and not ties.hold(line.run)
             and not (line.unread and line.session)  # nobody has read them yet
             and line.run not in parents
             and line.session not in sessions
             and is_settled(line.run)
         ):
             chosen.append(line.run)
+            ties.gone(line.run, line.session)
             continue
         if line.parent:
             parents.add(line.parent)
         if line.session:
             sessions.add(line.session)
     return chosen
-
-
-def why_kept(
-    newest_first: Iterable[RunInfo], session: str, before: int, begun: Mapping[str, str]
-) -> dict[str, str]:
-    """Why each run of a session was not removed, newest first.
-
-    Args:
-        newest_first: The runs that are there.
-        session: Whose.
-        before: Only what nobody wrote to since was to go.
-        begun: Sessions that were forked from a run, by the run.
-    """
-    lines = list(newest_first)
-    forks = {line.parent: line.run for line in reversed(lines) if line.parent}
-    kept: dict[str, str] = {}
-    later = ""
-    for line in lines:
-        if line.session != session:
-            continue
-        kept[line.run] = _why_kept(line, before, later, forks, begun)
-        later = line.run
-    return kept
-
-
-def _why_kept(
-    line: RunInfo, before: int, later: str, forks: Mapping[str, str], begun: Mapping[str, str]
-) -> str:
-    if line.status not in ENDED_VALUES:
-        return f"it is {line.status}"
-    if line.leased:
-        return "it is being driven"
-    if line.updated_at >= before:
-        return "it was written to since"
-    if line.unread:
-        return "it has messages that nobody has read"
-    if line.run in forks:
-        return f"run {forks[line.run]} was forked from it"
-    if begun.get(line.run, line.session) != line.session:
-        return f"session {begun[line.run]} was forked from it"
-    if later:
-        return f"run {later} of the session stays, and goes on from it"
-    return "nobody knows what came of one of its calls, or its journal cannot be read"

@@ -14,6 +14,8 @@ from cairn.errors import ConfigError, Refused, UnknownRun
 from cairn.memory.embedding import Embedding
 from cairn.memory.facts import MAX_CHARS, FactFilter, Scope, user_scope
 from cairn.memory.port import Memory
+from cairn.testing.memory_chains import ChainPromises
+from cairn.testing.memory_ends import EndPromises
 from cairn.testing.memory_people import PeoplePromises
 from cairn.testing.memory_promises import (
     ANN,
@@ -367,5 +369,5 @@ class KeepingPromises(MemoryPromises):
         self.held(promise)
 
 
-class MemoryContract(KeepingPromises, PeoplePromises):
+class MemoryContract(KeepingPromises, PeoplePromises, ChainPromises, EndPromises):
     """All promises of a memory."""

@@ -17,6 +17,7 @@ from cairn.testing.memory_promises import (
     NOW,
     SHOP,
     MemoryPromises,
+    chain,
     fact,
     known,
     refused,
@@ -125,6 +126,40 @@ class PeoplePromises(MemoryPromises):
             error = await refused(UnknownRun, memory.forget(2, NOW))
             assert "m2 was forgotten" in str(error)
             assert (await memory.keep(fact("Lives in Rome."), "", NOW)).n == 4
+
+        self.held(promise)
+
+    def test_untrusted_content_removes_nothing_that_is_trusted(self) -> None:
+        """Neither a fact nor, with it, one that it had replaced; then all of them stay."""
+
+        async def promise(memory: Memory) -> None:
+            await memory.keep(fact("The account is 1.", trust="owner"), "", NOW)
+            await memory.keep(untrusted("Tea is cheap."), "", NOW)
+            error = await refused(Refused, memory.forget(1, NOW, trusted=False))
+            assert "m1 is trusted" in str(error)
+            assert await memory.forget(2, NOW, trusted=False) == [2]
+            await memory.keep(untrusted("The account is 2.", supersedes=1), "", NOW)
+            await memory.review(3, "accepted", NOW, actor="ada", trust="untrusted")
+            error = await refused(Refused, memory.forget(3, NOW, trusted=False))
+            assert "m1, which goes with m3, is trusted" in str(error)
+            assert await chain(memory) == [(1, "superseded", 3), (3, "live", 0)]
+            assert await memory.forget(3, NOW) == [1, 3]
+
+        self.held(promise)
+
+    def test_what_is_to_go_only_of_one_principal_stays_where_anothers_would_go_with_it(
+        self,
+    ) -> None:
+        """A fact of somebody else that it had replaced."""
+
+        async def promise(memory: Memory) -> None:
+            await memory.keep(fact("Opens at eight.", BOB, SHOP), "", NOW)
+            new = fact("Opens at nine.", ANN, SHOP, supersedes=1, trust="owner")
+            await memory.keep(new, "", NOW, "ann")
+            error = await refused(Refused, memory.forget(2, NOW, of=ANN))
+            assert "m1, which goes with m2, was kept for another principal" in str(error)
+            await memory.keep(fact("Closes at six.", ANN, SHOP), "", NOW)
+            assert await memory.forget(3, NOW, of=ANN) == [3]
 
         self.held(promise)
 

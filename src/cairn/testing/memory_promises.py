@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from cairn.core.messages import Principal
 from cairn.memory.embedding import Embedding
-from cairn.memory.facts import NewFact, Recall, Scope, user_scope
+from cairn.memory.facts import FactFilter, NewFact, Recall, Scope, user_scope
 from cairn.memory.port import Memory
 
 E = TypeVar("E", bound=BaseException)
@@ -99,6 +99,11 @@ async def known(
 ) -> list[str]:
     """What a principal's own scope answers."""
     return texts(await memory.recall(query, [user_scope(principal)], 10, now))
+
+
+async def chain(memory: Memory) -> list[tuple[int, str, int]]:
+    """Every fact: its number, its state, and which one has replaced it."""
+    return [(f.n, f.state, f.successor) for f in await memory.facts(FactFilter(limit=0))]
 
 
 async def refused(kind: type[E], wish: Awaitable[object]) -> E:

@@ -21,6 +21,7 @@ from cairn.core.events import (
     GrantUsed,
     PrincipalErased,
     SessionForked,
+    SessionRewound,
     SessionTitled,
     StoreErased,
 )
@@ -106,6 +107,23 @@ class ErasingPromises(Promises):
             assert await store.runnable(["shop"], LATER) == []
             assert [info.run for info in await store.runs(RunFilter())] == ["r"]
             assert await store.runs(RunFilter(principal="ann")) == []
+
+        self.keep(promise)
+
+    def test_no_session_is_forked_from_or_put_back_to_an_erased_run_or_named(self) -> None:
+        async def promise(store: Store) -> None:
+            await over(store, "r1", session="s")
+            await over(store, "r2", session="s")
+            await store.erase(ANN, LATER)
+            told = await store.read("store")
+            fork = SessionForked(session="f", run="r1", of="s")
+            assert (await refused(RunErased, kept(store, fork))).run == "r1"
+            await refused(
+                RunErased, kept(store, SessionRewound(session="s", run="r1", newest="r2"))
+            )
+            await refused(UnknownRun, kept(store, SessionTitled(session="s", title="Ann's")))
+            assert await store.read("store") == told
+            assert await store.sessions() == []
 
         self.keep(promise)
 

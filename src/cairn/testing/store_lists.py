@@ -7,11 +7,13 @@ from __future__ import annotations
 import asyncio
 
 from cairn.core.commands import Approve, Queue
+from cairn.core.events import SessionForked
 from cairn.core.messages import Text
 from cairn.core.state import RunState
 from cairn.ports import RunFilter, Store
 from cairn.testing.store_journals import note
 from cairn.testing.store_promises import Promises
+from cairn.testing.store_sessions import said
 from cairn.testing.store_story import LATER, START, Story, create, drive
 
 SOON = START + 60_000_000
@@ -45,6 +47,49 @@ class ListPromises(Promises):
             assert await listed(RunFilter(status=("queued",), agent="desk")) == ["b"]
             assert await listed(RunFilter(status=("completed", "failed"))) == ["a"]
             assert await store.runs(RunFilter(session="s")) == [await store.info("a")]
+
+        self.keep(promise)
+
+    def test_the_runs_that_go_on_from_a_run_are_listed(self) -> None:
+        async def promise(store: Store) -> None:
+            first = Story("r1", session="s")
+            await create(store, first)
+            waits = Story("r2", session="s", behind="r1")
+            await create(store, waits)
+            epoch = await drive(store, first)
+            at = first.state.seq
+            await store.append("r1", epoch, first.fail(), first.index, release=True)
+
+            async def listed(where: RunFilter) -> list[str]:
+                return [line.run for line in await store.runs(where)]
+
+            assert await listed(RunFilter(previous="r1")) == [], "it has not begun"
+            epoch = await drive(store, waits, waits.go_on(first))
+            assert await listed(RunFilter(previous="r1")) == ["r2"]
+            await store.append("r2", epoch, waits.finish(), waits.index, release=True)
+            await create(store, Story("f", parent=first, at=at))
+            assert await listed(RunFilter(previous="r1")) == ["r2"], "a fork is no part of it"
+            await said(store, SessionForked(session="q", run="r1", of="s"))
+            elsewhere = Story("q1", session="q", agent="desk", after=first)
+            await create(store, elsewhere)
+            assert await listed(RunFilter(previous="r1")) == ["q1", "r2"]
+            assert await listed(RunFilter(previous="r1", session="s")) == ["r2"]
+            assert await listed(RunFilter(previous="r1", agent="desk")) == ["q1"]
+            assert await listed(RunFilter(previous="r1", limit=1)) == ["q1"]
+            assert await listed(RunFilter(previous="r2")) == []
+            assert await listed(RunFilter(previous="nobody")) == []
+
+        self.keep(promise)
+
+    def test_a_retry_is_listed_with_those_that_go_on_from_the_run(self) -> None:
+        async def promise(store: Store) -> None:
+            first = Story("r1", session="s")
+            await create(store, first)
+            await drive(store, first, first.fail(), release=True)
+            again = Story("r2", session="s", parent=first, at=len(first.entries) - 1)
+            await create(store, again)
+            after = [line.run for line in await store.runs(RunFilter(previous="r1"))]
+            assert after == ["r2"]
 
         self.keep(promise)
 

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 from cairn.core.commands import Resolve
-from cairn.core.events import StorePruned
+from cairn.core.events import SessionForked, SessionRemoved, SessionTitled, StorePruned
 from cairn.core.messages import Text
 from cairn.core.state import RunState
 from cairn.errors import UnknownRun
 from cairn.ports import RunFilter, Store
 from cairn.testing.store_journals import note
 from cairn.testing.store_promises import Promises, refused
+from cairn.testing.store_sessions import said, stands_at
 from cairn.testing.store_story import LATER, Story, create, drive
 
 
@@ -112,5 +113,64 @@ class RetentionPromises(Promises):
             again = Story("gone")
             await create(store, again)
             assert await store.read("gone") == again.entries
+
+        self.keep(promise)
+
+    # ------------------------------------------------------------ forks without a run
+
+    def test_a_fork_in_which_nothing_was_said_yet_is_removed_by_its_name(self) -> None:
+        async def promise(store: Store) -> None:
+            await over(store, "r1", session="s")
+            await said(store, SessionForked(session="f", run="r1", of="s"))
+            assert await store.prune(LATER, session="f") == [], "it is not that old"
+            assert await store.prune(LATER + 1, True, "f") == []
+            assert await store.prune(LATER + 1, session="s") == [], "that is another one"
+            assert await stands_at(store, "f") == "r1"
+            assert await store.prune(LATER + 1, session="f") == []
+            await refused(UnknownRun, store.session("f"))
+            assert (await store.read("store"))[-1].event == SessionRemoved(notes=(1,))
+            assert await store.prune(LATER + 1) == ["r1"]
+
+        self.keep(promise)
+
+    def test_a_fork_in_which_nothing_was_said_for_so_long_goes_and_holds_nothing(self) -> None:
+        async def promise(store: Store) -> None:
+            first = await over(store, "r1", session="s")
+            await said(store, SessionForked(session="f", run="r1", of="s"))
+            await said(store, SessionForked(session="g", run="r1", of="s"))
+            await said(store, SessionTitled(session="f", title="Lamps"))
+            begun = Story("g1", session="g", after=first)
+            await create(store, begun)
+            assert await store.prune(LATER) == [], "it is not that old"
+            assert await store.prune(LATER + 1, True) == []
+            assert await stands_at(store, "f") == "r1"
+            assert await store.prune(LATER + 1) == [], "one has begun, and goes on from it"
+            await refused(UnknownRun, store.session("f"))
+            told = [entry.event for entry in await store.read("store")]
+            assert told[-1] == SessionRemoved(notes=(1, 3))
+            assert told[1] == SessionForked(session="g", run="r1", of="s")
+            await drive(store, begun, begun.finish(), release=True)
+            for name in "hi":
+                await said(store, SessionForked(session=name, run="r1", of="s"))
+            rows = await store.rows("store")
+            assert await store.prune(LATER + 1, True) == ["g1", "r1"]
+            assert await store.rows("store") == rows, "it only looked"
+            assert await store.prune(LATER + 1) == ["g1", "r1"]
+            assert await store.sessions() == []
+            assert (await store.read("store"))[-1].event == SessionRemoved(notes=(2, 5, 6))
+            assert await store.verify("store") == (await store.info("store")).head
+
+        self.keep(promise)
+
+    def test_what_is_removed_is_recorded_at_the_time_that_it_is_for_who_removes_it(self) -> None:
+        async def promise(store: Store) -> None:
+            first = await over(store, "r1", session="s")
+            await over(store, "r2")
+            await said(store, SessionTitled(session="s", title="Lamps"))
+            now = LATER + 7_000_000
+            assert await store.prune(LATER, session="s", now=now) == [first.run]
+            assert [entry.at for entry in await store.read("store")] == [LATER, now, now]
+            assert await store.prune(LATER, now=LATER) == ["r2"]
+            assert (await store.read("store"))[-1].at == now, "time never falls"
 
         self.keep(promise)

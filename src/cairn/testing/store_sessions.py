@@ -9,14 +9,16 @@ import asyncio
 from cairn.core.commands import Cancel, Queue
 from cairn.core.events import (
     Entry,
+    ErasedFact,
     Event,
     RunCancelled,
     RunRef,
     SessionForked,
+    SessionRemoved,
     SessionRewound,
     SessionTitled,
 )
-from cairn.core.messages import Text
+from cairn.core.messages import Principal, Text
 from cairn.core.state import RunState
 from cairn.errors import Moved, SessionBusy, UnknownRun
 from cairn.ports import Store
@@ -66,6 +68,13 @@ async def three(store: Store) -> tuple[Story, Story, Story]:
     for story in stories:
         assert await create(store, story) is None
     return stories
+
+
+async def over(store: Store, story: Story) -> Story:
+    """The story, completed."""
+    assert await create(store, story) is None
+    await drive(store, story, story.finish(), release=True)
+    return story
 
 
 class SessionPromises(Promises):
@@ -316,5 +325,151 @@ class SessionPromises(Promises):
             assert await store.prune(LATER, session="s") == ["s1"]
             assert (await store.session("t")).head == "t1"
             await refused(UnknownRun, store.session("s"))
+
+        self.keep(promise)
+
+    def test_of_a_principal_in_a_tenant_as_many_sessions_are_listed_as_are_asked_for(self) -> None:
+        async def promise(store: Store) -> None:
+            for n in range(6):
+                story = Story(f"r{n}", session=f"s{n}")
+                story.principal = Principal(tenant="ab"[n % 2])
+                await create(store, story)
+            first = Story("q", session="q")
+            first.principal = Principal(tenant="a")
+            await over(store, first)
+            await said(store, SessionForked(session="f", run="q", of="q"))
+
+            async def listed(tenant: str | None, limit: int) -> list[str]:
+                lines = await store.sessions("ann", limit, tenant)
+                return [line.session for line in lines]
+
+            assert await listed("b", 3) == ["s5", "s3", "s1"]
+            assert await listed("a", 3) == ["f", "q", "s4"]
+            assert await listed("a", 9) == ["f", "q", "s4", "s2", "s0"]
+            assert await listed("", 9) == []
+            assert await listed(None, 2) == ["f", "q"]
+            assert await store.sessions("bob", 9, "a") == []
+
+        self.keep(promise)
+
+    def test_a_session_is_listed_with_its_first_run(self) -> None:
+        async def promise(store: Store) -> None:
+            first = await over(store, Story("r1", session="s"))
+            await create(store, Story("r2", session="s", after=first))
+            await said(store, SessionForked(session="f", run="r1", of="s"))
+            lines = {line.session: line.first for line in await store.sessions()}
+            assert lines == {"s": "r1", "f": ""}
+            assert (await store.session("s")).first == "r1"
+
+        self.keep(promise)
+
+    # ------------------------------------------------------------ what is removed
+
+    def test_a_run_stays_while_a_run_of_another_session_goes_on_from_it(self) -> None:
+        async def promise(store: Store) -> None:
+            first = await over(store, Story("r1", session="s"))
+            await said(store, SessionForked(session="f", run="r1", of="s"))
+            begun = await over(store, Story("f1", session="f", after=first))
+            await over(store, Story("f2", session="f", after=begun))
+            await said(store, SessionRewound(session="f", run="f1", newest="f2"))
+            assert await store.prune(LATER, True, "s") == []
+            assert await store.prune(LATER, session="s") == []
+            assert await store.read("r1") == first.entries
+            assert await store.prune(LATER, True) == ["f2", "f1", "r1"]
+            assert await store.prune(LATER, session="f") == ["f2", "f1"]
+            assert await store.prune(LATER) == ["r1"]
+
+        self.keep(promise)
+
+    def test_a_run_stays_while_one_that_waited_for_its_turn_goes_on_from_it(self) -> None:
+        async def promise(store: Store) -> None:
+            first = await over(store, Story("r1", session="s"))
+            await said(store, SessionForked(session="f", run="r1", of="s"))
+            active = Story("f1", session="f", after=first)
+            await create(store, active)
+            waits = Story("f2", session="f", behind="f1")
+            await create(store, waits)
+            await drive(store, active, active.finish(), release=True)
+            epoch = await begin(store, waits, first)
+            await store.append("f2", epoch, waits.finish(), waits.index, release=True)
+            await said(store, SessionRewound(session="f", run="f1", newest="f2"))
+            assert await store.prune(LATER, session="s") == []
+            await over(store, Story("x", session="x"))
+            assert await store.prune(LATER) == ["x", "f2", "f1", "r1"]
+
+        self.keep(promise)
+
+    def test_with_the_last_run_of_a_session_goes_what_was_said_of_it(self) -> None:
+        async def promise(store: Store) -> None:
+            other = self.beside(store)
+            first = await over(store, Story("r1", session="s"))
+            await over(store, Story("r2", session="s", after=first))
+            await over(store, Story("t1", session="t"))
+            await said(
+                store,
+                SessionTitled(session="s", title="Ann's refund"),
+                SessionTitled(session="t", title="Lamps"),
+                SessionRewound(session="s", run="r1", newest="r2"),
+                SessionTitled(session="s", title="Ann's divorce"),
+            )
+            rows = await store.rows("store")
+            assert await store.prune(LATER, True, "s") == ["r2", "r1"]
+            assert await store.rows("store") == rows, "it only looked"
+            assert await store.prune(LATER, session="s") == ["r2", "r1"]
+            told = [entry.event for entry in await other.read("store")]
+            assert [n for n, e in enumerate(told, 1) if isinstance(e, ErasedFact)] == [1, 3, 4]
+            assert told[1] == SessionTitled(session="t", title="Lamps")
+            assert told[-1] == SessionRemoved(notes=(1, 3, 4))
+            left = await other.rows("store")
+            assert [row.hash for row in left[:4]] == [row.hash for row in rows]
+            assert [row.data for row in left if row.seq in {1, 3, 4}] == [None] * 3
+            assert await other.verify("store") == len(told)
+            assert (await other.session("t")).title == "Lamps"
+            theirs = Story("b1", session="s", previous="")
+            await create(other, theirs)
+            assert (await store.session("s")).title == ""
+            assert await stands_at(store, "s") == "b1"
+            await other.close()
+
+        self.keep(promise)
+
+    def test_a_session_whose_runs_are_not_all_removed_keeps_what_was_said_of_it(self) -> None:
+        async def promise(store: Store) -> None:
+            first = await over(store, Story("r1", session="s"))
+            await over(store, Story("r2", session="s", after=first))
+            await said(store, SessionForked(session="f", run="r1", of="s"))
+            await said(store, SessionTitled(session="s", title="Lamps"))
+            assert await store.prune(LATER, session="s") == ["r2"]
+            assert (await store.session("s")).title == "Lamps"
+            assert await stands_at(store, "f") == "r1"
+            assert await store.verify("store") == 3
+
+        self.keep(promise)
+
+    def test_a_name_whose_session_was_removed_is_free_to_be_forked_into(self) -> None:
+        async def promise(store: Store) -> None:
+            first = await over(store, Story("r1", session="s"))
+            for name in ("f", "q"):
+                await said(store, SessionForked(session=name, run="r1", of="s"))
+                await over(store, Story(f"{name}1", session=name, after=first))
+                await said(store, SessionTitled(session=name, title="Lamps"))
+            assert await store.prune(LATER, session="f") == ["f1"]
+            await refused(UnknownRun, store.session("f"))
+            assert [line.session for line in await store.sessions()] == ["q", "s"]
+            await said(store, SessionForked(session="f", run="q1", of="q"))
+            line = await store.session("f")
+            assert (line.title, line.head, line.runs) == ("", "q1", 0)
+            assert await store.prune(LATER) == [], "the new one goes on from q1, and that from r1"
+
+        self.keep(promise)
+
+    def test_a_session_that_is_not_there_is_given_no_title(self) -> None:
+        async def promise(store: Store) -> None:
+            await over(store, Story("r1", session="s"))
+            fact = SessionTitled(session="s", title="Lamps")
+            await refused(UnknownRun, said(store, SessionTitled(session="t", title="Lamps")))
+            await store.prune(LATER)
+            await refused(UnknownRun, said(store, fact))
+            assert len(await store.read("store")) == 1
 
         self.keep(promise)

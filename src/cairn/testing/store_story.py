@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from cairn.core import events as ev
-from cairn.core.events import Entry
+from cairn.core.events import Entry, RunRef
 from cairn.core.evolve import evolve
 from cairn.core.index import Index, index_of
 from cairn.core.limits import Reservation, Usage
-from cairn.core.messages import CallPart, Text
+from cairn.core.messages import CallPart, Principal, Text
 from cairn.core.state import RunState
 from cairn.errors import ErrorClass
 from cairn.ports import NewRun, Store
@@ -31,6 +31,7 @@ class Story:
         run: Its id.
         agent, session, previous: As a creation names them.
         behind: The run of its session that it waits behind; empty if it begins at once.
+        after: The story of the run that its conversation goes on from; its first event says so.
         parent, at: The story it is forked from, and where.
     """
 
@@ -42,6 +43,7 @@ class Story:
         session: str = "",
         previous: str | None = None,
         behind: str = "",
+        after: Story | None = None,
         parent: Story | None = None,
         at: int = 0,
     ) -> None:
@@ -50,15 +52,17 @@ class Story:
             agent=agent,
             digest=f"digest of {run}",
             session=session,
-            previous=previous,
+            previous=previous if after is None else after.run,
             principal="ann",
             parent=parent.new.run if parent else "",
             parent_at=at,
             behind=bool(behind),
         )
         self.behind = behind
+        self.principal = Principal()
         self.state = RunState(run=run)
         self.entries: list[Entry] = []
+        self.previous = RunRef(run=after.run, seq=after.state.seq) if after is not None else None
         if parent is not None:
             self.follow(parent.entries[:at])
 
@@ -110,6 +114,8 @@ class Story:
                 digest=self.new.digest,
                 session=self.new.session,
                 behind=self.behind,
+                previous=self.previous,
+                principal=self.principal,
             )
         )
 

@@ -34,6 +34,22 @@ _OPEN_6 = IPv6Network("2000::/3")
 _CLOSED_6 = tuple(
     IPv6Network(each) for each in ("2001::/23", "2001:db8::/32", "3fff::/20", "2620:4f:8000::/48")
 )
+_METADATA = frozenset(
+    map(
+        ip_address,
+        (
+            "100.100.100.200",
+            "168.63.129.16",
+            "169.254.169.254",
+            "169.254.170.2",
+            "169.254.170.23",
+            "192.0.0.192",
+            "fd00:ec2::23",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+        ),
+    )
+)
 _NAT64 = IPv6Network("64:ff9b::/96")
 _TEREDO = IPv6Network("2001::/32")
 _SIX_TO_FOUR = IPv6Network("2002::/16")
@@ -52,6 +68,13 @@ def is_public(address: Address) -> bool:
     if address not in _OPEN_6 or address.scope_id is not None:
         return False
     return not any(address in network for network in _CLOSED_6)
+
+
+def tells_secrets(address: Address) -> bool:
+    """Whether a cloud gives its machines their credentials there, also where it is wrapped."""
+    if address in _METADATA:
+        return True
+    return isinstance(address, IPv6Address) and any(map(tells_secrets, _wrapped(address)))
 
 
 def _wrapped(address: IPv6Address) -> Iterator[IPv4Address]:

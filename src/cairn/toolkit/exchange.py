@@ -14,7 +14,7 @@ from email.message import Message
 
 from cairn.core.messages import Record
 from cairn.errors import ErrorClass, ToolError
-from cairn.toolkit.addresses import Address, Network, is_public, read
+from cairn.toolkit.addresses import Address, Network, is_public, read, tells_secrets
 from cairn.toolkit.urls import Url, refused
 
 Resolve = Callable[[str, int], Sequence[str]]
@@ -52,7 +52,8 @@ def checked(url: Url, resolver: Resolve, allowed: Sequence[Network]) -> list[Add
     """The addresses to connect to. One bad one among them refuses all.
 
     Raises:
-        ToolError: the host is not known, or an address does not lie in the open internet.
+        ToolError: the host is not known, or an address does not lie in the open internet. What
+            is `allowed` may be closed to it, but not where a cloud keeps credentials.
     """
     if url.literal is not None:
         found: list[Address] = [url.literal]
@@ -69,6 +70,8 @@ def checked(url: Url, resolver: Resolve, allowed: Sequence[Network]) -> list[Add
     if not found:
         raise ToolError(f"{url.host} has no address", error_class=ErrorClass.TOOL_UNAVAILABLE)
     for each in found:
+        if tells_secrets(each):
+            raise refused("address", f"{url.host} is at {each}, where a cloud keeps credentials")
         if not is_public(each) and not any(each in network for network in allowed):
             raise refused("address", f"{url.host} is at {each}, which is not in the open internet")
     return found[:MAX_ADDRESSES]

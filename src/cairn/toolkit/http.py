@@ -100,7 +100,8 @@ def http_tool(  # noqa: PLR0913 - each is a choice of its own, and all have defa
         deny_hosts: Hosts that may not, likewise; they win.
         allow_ports: Ports beside 80 for http and 443 for https.
         allow_addresses: Networks or addresses that may be reached though they are not public,
-            such as `10.1.2.3`; for a service of your own.
+            such as `10.1.2.3`; for a service of your own. Where a cloud keeps the credentials
+            of its machines stays closed.
         headers: Sent along, such as a key; to the host that was asked for, never to another one
             that it redirects to. Needs `allow_hosts`.
         max_bytes: Read of a body, before and after decompression. Default 1,000,000.

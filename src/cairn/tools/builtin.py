@@ -23,6 +23,7 @@ MAX_PLAN_CHARS = 500
 PAGE_CHARS = 8_000
 MAX_PAGE_CHARS = 20_000
 MAX_FOUND = 20
+NONE_FOUND = "Nothing else fits. What you are sent as it is has not been searched: read it there."
 PAGE_BYTES = 256 * 1024
 """A page, however it is escaped, stays below this: what is read never becomes an artifact again."""
 
@@ -103,7 +104,7 @@ def search_history(
     ctx: Context[Any],
     limit: Annotated[int, Field(ge=1, le=MAX_FOUND)] = 5,
 ) -> dict[str, Any]:
-    """Search everything that was said and found in this conversation, also what you no longer see.
+    """Search what was said and found in this conversation and is not sent to you any more.
 
     Args:
         query: Words of what you look for, as they may have been used.
@@ -112,8 +113,9 @@ def search_history(
     if ctx.history is None:
         raise ToolError("there is no history here")
     found = ctx.history(query, limit)
-    shown = [{"id": each.id, "role": each.role, "text": each.text} for each in found]
-    return {"found": shown}
+    if not found:
+        return {"found": [], "note": NONE_FOUND}
+    return {"found": [{"id": each.id, "role": each.role, "text": each.text} for each in found]}
 
 
 @tool(effect="read")

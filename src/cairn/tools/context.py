@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from cairn.core.finding import Found
 from cairn.core.messages import Principal
-from cairn.errors import ConfigError, SyncInsideLoop, Unsure
+from cairn.errors import ConfigError, SyncInsideLoop, Unsure, safe_repr
 from cairn.tools.process import TERM_GRACE_S, Completed, Process
 from cairn.tools.text import shorten
 
@@ -275,7 +275,9 @@ class Context(Generic[Deps]):
 
 
 def _no_secret(name: str) -> str:
-    raise ConfigError("ctx.secret", f"no secret {name!r} is registered here", "Give secret=")
+    raise ConfigError(
+        "ctx.secret", f"no secret {safe_repr(name)} is registered here", "Give secret="
+    )
 
 
 def _on_a_loop() -> bool:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
+from sys import float_info
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
 from cairn.core.events import Effect, Recovery
@@ -13,6 +14,7 @@ from cairn.core.names import listed, nearest
 from cairn.core.rules import SECOND_US
 from cairn.core.secrets import NAME as SECRET_NAME
 from cairn.core.terms import ApprovalTerms
+from cairn.errors import safe_repr
 from cairn.tools.signature import Signature, refuse
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ def checked(tool: str, options: Options, signature: Signature) -> dict[str, Any]
         if option not in KNOWN:
             close = nearest(option, KNOWN)
             fix = f"Write {close[0]}=" if close else f"The options are {listed(KNOWN)}"
-            raise refuse(tool, f"there is no option {option!r}", fix)
+            raise refuse(tool, f"there is no option {safe_repr(option)}", fix)
     if not NAME.fullmatch(tool):
         fix = 'Give it one with name="...": letters, digits, _ and -, at most 64, no digit first'
         raise refuse(tool, "this name cannot be offered to a model", fix)
@@ -94,14 +96,16 @@ def checked(tool: str, options: Options, signature: Signature) -> dict[str, Any]
 def _one_of(tool: str, option: str, value: object, allowed: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in allowed:
         return value
-    raise refuse(tool, f"{option}={value!r} is not known", f"It is one of {', '.join(allowed)}")
+    raise refuse(
+        tool, f"{option}={safe_repr(value)} is not known", f"It is one of {', '.join(allowed)}"
+    )
 
 
 def _recovery(tool: str, effect: str, options: Options, signature: Signature) -> str:
     standard = "repeat" if effect == "read" else "once"
     recovery = _one_of(tool, "recovery", options.get("recovery", standard), get_args(Recovery))
     if effect == "read" and recovery != "repeat":
-        problem = f'effect="read" does not go with recovery={recovery!r}'
+        problem = f'effect="read" does not go with recovery={safe_repr(recovery)}'
         fix = "A read can always be repeated: leave recovery out, or declare the effect it has"
         raise refuse(tool, problem, fix)
     if recovery == "keyed" and not signature.context:
@@ -118,15 +122,17 @@ def _recovery(tool: str, effect: str, options: Options, signature: Signature) ->
 
 
 def _number(tool: str, option: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise refuse(tool, f"{option}={value!r} is no number", "Give a number")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse(tool, f"{option}={safe_repr(value)} is no number", "Give a number")
+    if not abs(value) <= float_info.max:  # nan never is
+        raise refuse(tool, f"{option}={safe_repr(value)} is no number", "Give a number")
     return float(value)
 
 
 def _microseconds(tool: str, option: str, value: object, above: float | None = None) -> int:
     seconds = _number(tool, option, value)
     if seconds < 0 or seconds > LONGEST_S or (above is not None and seconds <= above):
-        problem = f"{option}={value!r} is no length of time in seconds"
+        problem = f"{option}={safe_repr(value)} is no length of time in seconds"
         raise refuse(tool, problem, f"Give {'more than' if above is not None else 'at least'} 0")
     return math.ceil(seconds * SECOND_US)
 
@@ -137,7 +143,7 @@ def _key_ttl(tool: str, value: object) -> int:
 
 def _whole(tool: str, option: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        problem = f"{option}={value!r} is not possible"
+        problem = f"{option}={safe_repr(value)} is not possible"
         raise refuse(tool, problem, f"Give a whole number of at least {least}")
     return value
 
@@ -149,7 +155,7 @@ def _micro_usd(tool: str, options: Options) -> int:
         return _whole(tool, "micro_usd", options["micro_usd"], 0)
     usd = _number(tool, "cost", options.get("cost", 0.0))
     if usd < 0:
-        raise refuse(tool, f"cost={usd!r} is negative", "Give US dollars for one call")
+        raise refuse(tool, f"cost={safe_repr(usd)} is negative", "Give US dollars for one call")
     return int((Decimal(repr(usd)) * 1_000_000).to_integral_value(ROUND_CEILING))
 
 
@@ -157,7 +163,7 @@ def _taint(tool: str, value: object) -> tuple[str, ...]:
     labels = [value] if isinstance(value, str) else value
     if not isinstance(labels, list | tuple) or not all(map(_is_label, labels)):
         fix = 'Give a label such as "web", or several: small letters, digits, . _ : / and -'
-        raise refuse(tool, f"taint={value!r} is no label", fix)
+        raise refuse(tool, f"taint={safe_repr(value)} is no label", fix)
     if reserved := {"any", "none"} & set(labels):
         fix = "Policies use that word for all labels, or for none: take another"
         raise refuse(tool, f"taint={min(reserved)!r} has a meaning of its own", fix)
@@ -177,7 +183,7 @@ def _secrets(tool: str, value: object, signature: Signature) -> tuple[tuple[str,
     for _, name in pairs:
         if not isinstance(name, str) or not SECRET_NAME.fullmatch(name):
             fix = "Give names of secrets as they are registered, or a parameter and its names"
-            raise refuse(tool, f"secrets={value!r} names no secret", fix)
+            raise refuse(tool, f"secrets={safe_repr(value)} names no secret", fix)
     return tuple(sorted(set(pairs)))
 
 
@@ -192,7 +198,9 @@ def _is_label(label: object) -> bool:
 def _fallback(tool: str, value: object) -> str:
     name = value if isinstance(value, str) else getattr(getattr(value, "spec", None), "name", None)
     if not isinstance(name, str):
-        raise refuse(tool, f"fallback={value!r} is no tool", "Give a tool or the name of one")
+        raise refuse(
+            tool, f"fallback={safe_repr(value)} is no tool", "Give a tool or the name of one"
+        )
     if name == tool:
         raise refuse(tool, "it is its own fallback", "Name another tool; retries= repeats this one")
     return name
@@ -201,7 +209,7 @@ def _fallback(tool: str, value: object) -> str:
 def _approval(tool: str, value: object) -> ApprovalTerms | None:
     if value is None or isinstance(value, ApprovalTerms):
         return value
-    raise refuse(tool, f"approval={value!r} are no terms", "Give a cairn.ApprovalTerms")
+    raise refuse(tool, f"approval={safe_repr(value)} are no terms", "Give a cairn.ApprovalTerms")
 
 
 def _binds(
@@ -213,7 +221,7 @@ def _binds(
     named = (value,) if isinstance(value, str) else value
     known = [each.name for each in signature.parameters]
     if not isinstance(named, Sequence) or not named or not set(named) <= set(known):
-        problem = f"binds={value!r} are none of its parameters"
+        problem = f"binds={safe_repr(value)} are none of its parameters"
         raise refuse(tool, problem, f"They are {listed(known) or 'none'}")
     names = tuple(named)
     return lambda arguments: [path for name in names for path in _paths(arguments.get(name))]
@@ -235,10 +243,10 @@ def _conflict_key(
     if isinstance(value, str):
         names = [each.name for each in signature.parameters]
         if value not in names:
-            problem = f"conflict_key={value!r} is none of its parameters"
+            problem = f"conflict_key={safe_repr(value)} is none of its parameters"
             raise refuse(tool, problem, f"They are {listed(names) or 'none'}")
         return lambda arguments: str(arguments[value])
     if not callable(value):
         fix = "Give a parameter's name, or a function from the arguments to a str"
-        raise refuse(tool, f"conflict_key={value!r} names nothing", fix)
+        raise refuse(tool, f"conflict_key={safe_repr(value)} names nothing", fix)
     return value

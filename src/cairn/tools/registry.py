@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from cairn.errors import ConfigError, ToolDefinitionError
+from cairn.errors import ConfigError, ToolDefinitionError, safe_repr
 from cairn.tools.tool import Tool, make_tool
 
 GROUP = "cairn.tools"
@@ -77,7 +77,7 @@ def collect(
         ConfigError: something given is no tool, or cannot be imported, or holds no tools.
     """
     if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise ConfigError(field, f"{tools!r} is not a list", "Write tools=[...]")
+        raise ConfigError(field, f"{safe_repr(tools)} is not a list", "Write tools=[...]")
     found: dict[str, AnyTool] = {}
     offered = entry_points(group=GROUP) if installed else ()
     for one in (*_tools(tools, field), *(t for each in offered for t in _loaded(each, field))):
@@ -107,7 +107,7 @@ def _tools(items: Iterable[object], field: str) -> Iterator[AnyTool]:
                 yield make_tool(item, {})
             case _:
                 fix = "Give tools, functions, modules or their names"
-                raise ConfigError(field, f"{item!r} is no tool", fix)
+                raise ConfigError(field, f"{safe_repr(item)} is no tool", fix)
 
 
 def _named(name: str, field: str) -> Iterator[AnyTool]:
@@ -118,7 +118,7 @@ def _named(name: str, field: str) -> Iterator[AnyTool]:
     try:
         module = importlib.import_module(name)
     except Exception as error:  # importing runs the module's own code, which may raise anything
-        said = f"{name!r} cannot be imported ({type(error).__name__}: {error})"
+        said = f"{safe_repr(name)} cannot be imported ({type(error).__name__}: {error})"
         fix = "Give the tool itself, without quotes; or correct the module's name, or install it"
         raise ConfigError(field, said, fix) from error
     yield from _of_module(module, field)

@@ -27,6 +27,13 @@ CLEANUP_S = 2.0
 OnLate = Callable[[bool, Any], None]
 OnDone = Callable[["Finished | None"], None]
 Finish = Callable[[Any], Any]
+Threads = Callable[[str, Callable[[], None]], None]
+"""Does blocking work beside the loop, under a name; `RuntimeError` when it cannot be begun."""
+
+
+def in_a_thread(name: str, work: Callable[[], None]) -> None:
+    """Do it in a daemon thread of its own. Raises `RuntimeError` when there are no more threads."""
+    threading.Thread(target=work, name=name, daemon=True).start()
 
 
 class Finished(Record, gc=True):
@@ -186,16 +193,10 @@ class Running:
 
     # ------------------------------------------------------------ sync functions
 
-    def run_thread(self) -> None:
+    def run_thread(self, threads: Threads) -> None:
         variables = contextvars.copy_context()
-        thread = threading.Thread(
-            target=self._serve,
-            args=(variables,),
-            name=f"cairn-tool-{self._context.tool}",
-            daemon=True,
-        )
         try:
-            thread.start()
+            threads(f"cairn-tool-{self._context.tool}", lambda: self._serve(variables))
         except RuntimeError as error:  # the system has no more threads
             self._slots.release()
             failure = NotDone(f"no thread could be started: {error}")
@@ -234,6 +235,7 @@ def start(
     on_done: OnDone | None = None,
     finish: Finish | None = None,
     slots: Slots = SLOTS,
+    threads: Threads = in_a_thread,
 ) -> Running:
     """Start a tool's function (`tool.body`) or its probe (`tool.probe`). On a running loop.
 
@@ -252,12 +254,13 @@ def start(
             is closed. Takes the place of `outcome` and `on_late`.
         finish: Applied to what the function returns, where it ran and within its time.
         slots: Where the slot came from.
+        threads: What a sync function runs in.
     """
     running = Running(body, body.bind(arguments, context), context, on_late, on_done, finish, slots)
     if body.is_async:
         running.run_task()
     else:
-        running.run_thread()
+        running.run_thread(threads)
     return running
 
 

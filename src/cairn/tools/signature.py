@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cairn.core.messages import Record
-from cairn.errors import ToolDefinitionError
+from cairn.errors import ToolDefinitionError, safe_repr
 from cairn.tools.context import Context
 
 MISSING: Any = inspect.Parameter.empty
@@ -40,7 +40,7 @@ class Signature(Record, gc=True):
 
 def refuse(tool: str, problem: str, fix: str) -> ToolDefinitionError:
     """The error for a function that cannot become a tool."""
-    return ToolDefinitionError(f"tool {tool!r}: {problem}. {fix}")
+    return ToolDefinitionError(f"tool {safe_repr(tool)}: {problem}. {fix}")
 
 
 def read_signature(

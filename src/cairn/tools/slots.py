@@ -23,6 +23,11 @@ class Slots:
         self._lock = threading.Lock()
 
     @property
+    def limit(self) -> int:
+        """How many may be held at once."""
+        return self._limit
+
+    @property
     def taken(self) -> int:
         """How many are held now."""
         return self._taken

@@ -8,6 +8,7 @@ import linecache
 import sys
 from collections.abc import Iterable
 from pathlib import PurePath
+from tokenize import TokenError
 from types import CodeType
 from typing import Any
 
@@ -17,6 +18,8 @@ MAIN = ("__main__", "__mp_main__")
 """How Python calls the module of the program itself, in it and in the processes it spawns."""
 KEPT = 2_048
 """How many sources a process remembers."""
+OTHER_TEXT = (SyntaxError, TokenError)
+"""What reading raises where a file is no longer what was imported. Which one depends on Python."""
 
 
 class Sources:
@@ -96,7 +99,7 @@ def _text(plain: Any) -> str | None:
         return _of_code(code, code.co_filename, code.co_firstlineno)
     try:
         return inspect.getsource(plain)
-    except (OSError, TypeError):
+    except (OSError, TypeError, *OTHER_TEXT):
         return None
 
 
@@ -113,5 +116,5 @@ def _of_code(code: CodeType, filename: str, line: int) -> str | None:
         return None
     try:
         return "".join(inspect.getblock(lines[line - 1 :]))
-    except SyntaxError:  # the file is no longer what was imported
+    except OTHER_TEXT:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from cairn.core.rules import ToolSpec
-from cairn.errors import ToolDefinitionError
+from cairn.errors import ToolDefinitionError, safe_repr
 from cairn.ports import ToolSchema
 from cairn.tools.arguments import make_check, make_check_some
 from cairn.tools.context import Context
@@ -177,8 +177,9 @@ def make_tool(
     """
     if isinstance(function, type | staticmethod | classmethod) or not callable(function):
         fix = "Decorate a function or a bound method"
-        raise refuse(repr(function), "this is no function", fix)
-    name = str(options.get("name", getattr(function, "__name__", "")))
+        raise refuse(safe_repr(function), "this is no function", fix)
+    named: object = options.get("name", getattr(function, "__name__", ""))
+    name = named if isinstance(named, str) else safe_repr(named)
     signature = read_signature(function, name, local_names)
     fields = checked(name, options, signature)
     description, about = parse(plain_function(function).__doc__)
@@ -209,7 +210,7 @@ def _probe(
     local_names: Callable[[], Mapping[str, Any]],
 ) -> Body:
     if not callable(probe):
-        raise refuse(tool, f"probe={probe!r} is no function", "Give a function")
+        raise refuse(tool, f"probe={safe_repr(probe)} is no function", "Give a function")
     try:
         asked = read_signature(probe, tool, local_names)
     except ToolDefinitionError as error:

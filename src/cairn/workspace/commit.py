@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -25,6 +26,9 @@ from cairn.workspace.intents import ABSENT, Step, digest
 from cairn.workspace.paths import Parts
 from cairn.workspace.refusals import Changed, PathRefused, WorkspaceError
 from cairn.workspace.staging import NEW_MODE, Staged, rename_new, sync_folder
+
+SWAPPED = "swapped"
+"""In place of a hash, for what became another kind of thing while it was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +255,14 @@ def hash_of(folder: int, parts: Parts) -> str:
         return ABSENT
     kind = kind_of(found)
     if kind == "link":
-        return "link " + digest(os.fsencode(os.readlink(parts[-1], dir_fd=folder)))
+        try:
+            return "link " + digest(os.fsencode(os.readlink(parts[-1], dir_fd=folder)))
+        except FileNotFoundError:
+            return ABSENT
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return SWAPPED
     if kind != "file":
         return kind
     made = hashlib.sha256()

@@ -10,7 +10,7 @@ import weakref
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.workspace.descent import failed
 from cairn.workspace.limits import WorkspaceLimits, checked_limits
 from cairn.workspace.paths import shown
@@ -50,7 +50,7 @@ class Workspaces:
         limits: WorkspaceLimits | None = None,
     ) -> None:
         if per not in get_args(Per):
-            raise ConfigError("workspace_per", f"{per!r} is unknown", "Use run or session")
+            raise ConfigError("workspace_per", f"{safe_repr(per)} is unknown", "Use run or session")
         self.base = Path(os.path.abspath(base))  # noqa: PTH100 - resolve() would follow links
         if self.base.exists() and not self.base.is_dir():
             raise ConfigError("workspace", f"{str(self.base)!r} is no folder", "Give a folder")
@@ -123,10 +123,10 @@ def workspaces(given: object, per: Per = "run") -> GivesWorkspaces | None:
         ConfigError: it is none of these.
     """
     if per not in get_args(Per):
-        raise ConfigError("workspace_per", f"{per!r} is unknown", "Use run or session")
+        raise ConfigError("workspace_per", f"{safe_repr(per)} is unknown", "Use run or session")
     if given is None or isinstance(given, Workspace | Workspaces):
         return given
     if isinstance(given, str | os.PathLike) and os.fspath(given):
         return Workspaces(given, per=per)
     fix = "Give the path of a folder, a Workspace or Workspaces"
-    raise ConfigError("workspace", f"{given!r} is no workspace", fix)
+    raise ConfigError("workspace", f"{safe_repr(given)} is no workspace", fix)

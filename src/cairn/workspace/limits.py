@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn.core.messages import Record
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.workspace.refusals import WorkspaceLimit
 
 
@@ -39,10 +39,12 @@ def checked_limits(given: object) -> WorkspaceLimits:
     """
     limits = WorkspaceLimits() if given is None else given
     if not isinstance(limits, WorkspaceLimits):
-        raise ConfigError("Workspace.limits", f"{given!r} is none", "Give WorkspaceLimits(...)")
+        raise ConfigError(
+            "Workspace.limits", f"{safe_repr(given)} is none", "Give WorkspaceLimits(...)"
+        )
     for name in limits.__struct_fields__:
         value = getattr(limits, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            said = f"{value!r} is not possible"
+            said = f"{safe_repr(value)} is not possible"
             raise ConfigError(f"WorkspaceLimits.{name}", said, "Give a whole number above 0")
     return limits

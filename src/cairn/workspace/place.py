@@ -8,7 +8,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.workspace.descent import FOLDER, failed
 from cairn.workspace.intents import open_notes
 from cairn.workspace.paths import shown
@@ -38,7 +38,7 @@ class Place:
         field = "Workspace.root"
         given = os.fspath(root) if isinstance(root, str | os.PathLike) else ""
         if not given:
-            raise ConfigError(field, f"{root!r} is no path", "Give the path of a folder")
+            raise ConfigError(field, f"{safe_repr(root)} is no path", "Give the path of a folder")
         if "\0" in given:
             raise ConfigError(field, "the path holds NUL", "Give the path of a folder")
         self.root = Path(os.path.abspath(given))  # noqa: PTH100 - resolve() would follow links
@@ -50,7 +50,7 @@ class Place:
         elif isinstance(baseline, str | os.PathLike):
             self.baseline = Path(os.path.abspath(baseline))  # noqa: PTH100 - as above
         else:
-            said = f"{baseline!r} is no path"
+            said = f"{safe_repr(baseline)} is no path"
             raise ConfigError("Workspace.baseline", said, "Give the path of a file")
         if self.baseline.is_relative_to(self.root):
             said = "the baseline would lie inside the workspace, where agents could change it"

@@ -41,6 +41,7 @@ def test_a_complete_call_without_a_finish_reason_is_a_cut_reply(form, end):
 @closed_or_torn
 @pytest.mark.parametrize(("form", "before"), [(CHAT, 4), (RESPONSES, 4), (MESSAGES, 4)], ids=str)
 def test_half_a_call_is_a_cut_reply(form, before, end):
+    """B32."""
     found = fault(form, form.cut(CALL, before=before, end=end))
     assert found.error_class == ErrorClass.STREAM_INTERRUPTED
 

@@ -89,6 +89,7 @@ def called(form, body):
 @every_format
 @streamed_or_whole
 def test_every_call_has_an_id_of_its_own_although_the_provider_repeats_its_ids(form, stream):
+    """B17."""
     said = Said(parts=(call('{"q": "a"}', id="x"), call('{"q": "b"}', id="x")))
     messages = taken_in(reply(form, form.answer(said, stream=stream), stream=stream))
     calls, results = called(form, sent(form, messages))
@@ -105,8 +106,9 @@ def test_old_arguments_go_back_byte_for_byte(form):
 
 
 @every_format
-@pytest.mark.parametrize("broken", ['{"q": "te', "[1]", "null", "", "tea"])
+@pytest.mark.parametrize("broken", ['{"q": "te', "[1]", "null", "", "tea", '{"q": "\\ud83d"}'])
 def test_an_old_call_that_nobody_can_read_is_sendable_to_every_provider(form, broken):
+    """B21, B57: it is carried in a safe form, half an emoji in it too."""
     given = CallPart(id="c1", name="find", arguments=broken)
     said = Message(role="assistant", parts=sendable((given,)))
     told = Message(role="tool", parts=(ResultPart(id="c1", result="not JSON", ok=False),))

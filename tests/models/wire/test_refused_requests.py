@@ -115,6 +115,7 @@ def test_a_refusal_without_any_body_is_told_by_its_status(form, status, expected
 
 @every_format
 def test_overload_is_one_class_on_the_call_on_opening_and_after_ten_words(form):
+    """B35."""
     body = next(b for s, b, c in TABLE[form] if c == E.OVERLOADED and s >= 500)
     status = 529 if form is MESSAGES else 503
     words = form.events(text("word " * 10))[:4]
@@ -150,6 +151,7 @@ def refused(form, headers, *details):
     ],
 )
 def test_a_refused_request_says_how_long_the_provider_asks_to_wait(form, headers, expected):
+    """B33."""
     assert refused(form, headers).retry_after_s == expected
 
 

@@ -122,6 +122,7 @@ def test_the_order_of_thinking_words_and_calls_is_kept(form, stream):
 @every_format
 @streamed_or_whole
 def test_equal_ids_are_no_reason_to_lose_a_call(form, stream):
+    """B17."""
     parts = (call('{"q": "a"}', id="x1"), call('{"q": "b"}', id="x1"))
     found = reply(form, form.answer(Said(parts=parts), stream=stream), stream=stream)
     assert [parse_object(each.arguments) for each in found.calls] == [{"q": "a"}, {"q": "b"}]
@@ -161,6 +162,7 @@ def test_hidden_reasoning_of_responses_is_kept_although_it_has_no_words(stream):
 @every_format
 @streamed_or_whole
 def test_no_token_is_counted_twice_and_streaming_changes_no_number(form, stream):
+    """B41, B42: in the conventions of all formats."""
     said = text(tokens=Tokens(fresh=2_000, cached=8_000, spoken=300, thought=120))
     found = reply(form, form.answer(said, stream=stream), stream=stream).usage
     thinking = 0 if form is MESSAGES else 120  # Anthropic does not say how much of it was thinking
@@ -182,11 +184,13 @@ def test_tokens_written_to_the_cache_have_a_bucket_of_their_own(stream):
 @every_format
 @streamed_or_whole
 def test_a_provider_that_says_nothing_of_usage_has_none_and_not_zero(form, stream):
+    """B42: what is missing is unknown."""
     found = reply(form, form.answer(text(tokens=None), stream=stream), stream=stream)
     assert found.usage is None
 
 
 def test_usage_in_a_last_chunk_that_has_choices_counts_too():
+    """B42."""
     usage = CHAT.usage(Tokens(fresh=7, spoken=3))
     events = [
         CHAT.chunk(text(), {"content": "Tea."}),
@@ -226,6 +230,8 @@ def test_usage_said_again_and_again_is_counted_once():
 @streamed_or_whole
 @pytest.mark.parametrize("name", ["find", "search"])
 def test_two_calls_at_one_index_are_two_calls(stream, name):
+    """B26: a new id, or another name, begins a new call."""
+
     def piece(id, name, arguments):
         function = {"name": name, "arguments": arguments}
         return {"index": 0, "id": id, "type": "function", "function": function}
@@ -265,12 +271,31 @@ def test_pieces_of_calls_that_come_by_turns_are_put_together_by_index():
 
 
 def test_an_id_that_comes_with_every_piece_is_one_call():
+    """B26, the other way round."""
+
     def piece(arguments, name):
         function = {"arguments": arguments, "name": name}
         return {"tool_calls": [{"index": 0, "id": "a", "function": function}]}
 
     events = [CHAT.chunk(text(), piece('{"q"', "find")), CHAT.chunk(text(), piece(": 1}", None))]
     events += [CHAT.chunk(text(), {}, "tool_calls"), sse("[DONE]")]
+    found = reply(CHAT, Answer(events=events, kind=SSE))
+    assert [(c.name, c.arguments) for c in found.calls] == [("find", '{"q": 1}')]
+
+
+def test_pieces_of_one_call_that_come_apart_in_one_chunk_are_one_call():
+    """B26, the other way round: one index, and the id is said with the first piece only."""
+
+    def piece(arguments, **more):
+        function = {"arguments": arguments} | ({"name": "find"} if more else {})
+        return {"index": 0, "function": function, **more}
+
+    events = [
+        CHAT.chunk(text(), {"tool_calls": [piece('{"q"', id="a"), piece(": 1")]}),
+        CHAT.chunk(text(), {"tool_calls": [piece("}")]}),
+        CHAT.chunk(text(), {}, "tool_calls"),
+        sse("[DONE]"),
+    ]
     found = reply(CHAT, Answer(events=events, kind=SSE))
     assert [(c.name, c.arguments) for c in found.calls] == [("find", '{"q": 1}')]
 
@@ -381,7 +406,24 @@ def test_the_output_limit_inside_a_call_leaves_the_half_call_with_its_reason(str
 
 @every_format
 @streamed_or_whole
+@pytest.mark.parametrize("spoken", [300, 301, 299])
+def test_a_call_that_is_as_long_as_the_limit_allows_is_cut_whatever_finish_reason_is_sent(
+    form, stream, spoken
+):
+    """B20: the provider says that it has called its tool; the length of the reply says more."""
+    half = call('{"text": "half a wor"}' if form is GEMINI else '{"text": "half a wor', "write")
+    if form is MESSAGES and not stream:
+        half = call('{"text": "half a wor"}', "write")
+    said = Said(parts=(half,), finish=form.tool_calls, tokens=Tokens(spoken=spoken))
+    answer = form.answer(said, stream=stream)
+    found = reply(form, answer, asked(max_output=300), stream=stream)
+    assert (found.finish == "length") is (spoken >= 300)
+
+
+@every_format
+@streamed_or_whole
 def test_a_refusal_keeps_its_reason_and_holds_no_call(form, stream):
+    """B31."""
     said = text("I will not.", finish=form.refused)
     found = reply(form, form.answer(said, stream=stream), stream=stream)
     assert found.finish == "content_filter"
@@ -390,6 +432,7 @@ def test_a_refusal_keeps_its_reason_and_holds_no_call(form, stream):
 
 @streamed_or_whole
 def test_an_openai_refusal_field_is_a_refusal_with_its_words(stream):
+    """B31."""
     body = CHAT.whole(text())
     body["choices"][0]["message"] |= {"content": None, "refusal": "I will not."}
     events = [CHAT.chunk(text(), {"refusal": "I will "}), CHAT.chunk(text(), {"refusal": "not."})]

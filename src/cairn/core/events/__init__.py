@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from cairn.core.events.context import (
     ContextCompacted,
     ContextRestored,
+    ContextUpdated,
     TaskClassified,
     ToolsOffered,
     TurnFed,
@@ -80,7 +81,12 @@ from cairn.core.events.run import (
     RunStopped,
     RunVersionChanged,
 )
-from cairn.core.events.sessions import SessionForked, SessionRewound, SessionTitled
+from cairn.core.events.sessions import (
+    SessionForked,
+    SessionRemoved,
+    SessionRewound,
+    SessionTitled,
+)
 from cairn.core.events.step import StepCompleted, StepFailed, StepLost, StepStarted
 from cairn.core.events.store import (
     BudgetsSet,
@@ -119,6 +125,7 @@ __all__ = [
     "BudgetsSet",
     "ContextCompacted",
     "ContextRestored",
+    "ContextUpdated",
     "Disposition",
     "Effect",
     "Entry",
@@ -162,6 +169,7 @@ __all__ = [
     "RunVersionChanged",
     "SandboxChosen",
     "SessionForked",
+    "SessionRemoved",
     "SessionRewound",
     "SessionTitled",
     "StepCompleted",
@@ -201,6 +209,7 @@ OF_THE_STORE = (
     SessionTitled,
     SessionRewound,
     SessionForked,
+    SessionRemoved,
     MemoryKept,
     MemoryReviewed,
     MemoryForgotten,

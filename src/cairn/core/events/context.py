@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cairn.core.events.form import Event, TaskKind
+from cairn.core.events.form import Block, Event, TaskKind
 from cairn.core.messages import CallPart
 
 
@@ -21,6 +21,7 @@ class ContextCompacted(Event):
     asked: int = -1  # a user's request before `start` that is sent all the same
     whole: int = 0  # the first message whose tool results are sent whole
     kept: int = 0  # how many characters are sent of each result before that
+    why: str = ""  # why a rule wrote the summary, where a model was to write it
 
 
 class ContextRestored(Event):
@@ -38,6 +39,14 @@ class TurnFed(Event):
     NAME = "turn.fed"
     parts: tuple[CallPart, ...]
     blocks: tuple[str, ...] = ()  # the context block that each of them feeds
+
+
+class ContextUpdated(Event):
+    """Blocks have changed, and with them the request is no longer what was decided on."""
+
+    TYPE = 143
+    NAME = "context.updated"
+    blocks: tuple[Block, ...] = ()  # those that changed
 
 
 class TaskClassified(Event):

@@ -18,6 +18,7 @@ class MemoryReviewed(Event):
     trust: Literal["", "owner", "agent", "untrusted"] = ""  # of an accepted one
     supersedes: int = 0  # the fact that it replaces from here on
     reason: str = ""
+    restores: tuple[int, ...] = ()  # what a rejected one had replaced, and what lives again
 
 
 class MemoryForgotten(Event):
@@ -38,6 +39,9 @@ class MemoryErased(Event):
     NAME = "memory.erased"
     facts: tuple[int, ...]
     reason: str = ""
+    restores: tuple[int, ...] = ()  # facts of others that they had replaced, and that live again
+    moves: tuple[tuple[int, int], ...] = ()
+    """Facts of others that they had replaced, each with the one that has replaced it now."""
 
 
 class MemoryKept(Event):
@@ -51,6 +55,7 @@ class MemoryKept(Event):
     waits: bool = False  # for a review, and is recalled only after it
     key: str = ""  # of the call that kept it
     supersedes: int = 0  # the fact that it replaced
+    also: tuple[int, ...] = ()  # facts of the same words whose place it took too
 
 
 class MemoryRecalled(Event):

@@ -12,6 +12,8 @@ from cairn.errors import ErrorClass
 
 Purpose = Literal["turn", "summary", "classify"]
 """What a request is for: the agent's next turn, a summary, or the kind of the task."""
+NO_TOOLS = "none"
+"""In place of a hash, which has other letters: from here on no tools are offered."""
 
 
 class ModelRequested(Event):
@@ -24,13 +26,14 @@ class ModelRequested(Event):
     attempt: int = 1
     blocks: tuple[Block, ...] = ()
     messages: int = 0  # how many of the folded history the request holds
-    tools: str = ""  # hash of the tool schemas offered, when it changed
+    tools: str = ""  # hash of the tool schemas offered, when it changed; NO_TOOLS for none
     tool_choice: str = "auto"
     output_mode: Literal["text", "schema", "action"] = "text"
     view: View | None = None  # what of the history is sent, when that changed
     purpose: Purpose = "turn"
     cut: int = 0  # a summary: of the messages before this one
     withheld: tuple[str, ...] = ()  # tools that hooks have taken from the offer
+    fallback: int = 0  # which of the models it is made to, where those before have no room for it
 
 
 class ModelCompleted(Event):
@@ -68,6 +71,7 @@ class ModelFailed(Event):
     lost: bool = False  # the process died inside the call; whether a reply came is not known
     status: int = 0  # of HTTP, 0 if there was none
     asked_us: int = 0  # how long the provider asked to wait
+    fallback: int = 0  # which of the models is switched to, where that is not just the next
     measured: bool = True  # whether `usage` is what was used; else it is the reservation
 
 

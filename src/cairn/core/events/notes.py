@@ -74,8 +74,9 @@ class SandboxChosen(Event):
 class ErrorRaised(Event):
     """A fault that has no event of its own; it changes nothing in the run.
 
-    One of the class `mcp_disconnected` names a server that the run goes on without, as `mcp:crm`:
-    the result says so in `degraded`.
+    One of the class `mcp_disconnected` names a server that the run goes on without, as `mcp:crm`,
+    and one that is at `block:NAME` a context block whose function failed for the first time: the
+    result says so in `degraded`.
     """
 
     TYPE = 160

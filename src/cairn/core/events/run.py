@@ -33,6 +33,7 @@ class RunCreated(Event):
     behind: str = ""  # the run of its session that was active: it begins when that one is over
     interrupts: bool = False  # that one was to be ended for it
     kind_by: Literal["", "rule"] = ""  # who narrowed the kind: the intake's rule
+    project: str = ""  # whose facts it shares; empty for what the deployment says
 
 
 class RunForked(Event):

@@ -34,3 +34,15 @@ class SessionForked(Event):
     run: str
     of: str
     """The session that the run is of."""
+
+
+class SessionRemoved(Event):
+    """The last run of sessions was removed, and what was said of them went with it.
+
+    It names none of them: what a session is called may say whose it was.
+    """
+
+    TYPE = 243
+    NAME = "session.removed"
+    notes: tuple[int, ...]
+    """Which events of the journal `store` hold no data any more: titles, rewinds and forks."""

@@ -30,7 +30,7 @@ from cairn.core.policy.form import (
 from cairn.core.policy.rule import Rule
 from cairn.core.policy.shape import several
 from cairn.core.terms import ApprovalTerms, narrowed
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 
 TABLED = ("allow", "ask", "deny")
 PARTS = ("agents", "principals", "roles", "tenants")
@@ -77,7 +77,7 @@ class Policy(Record, gc=True, metaclass=Declaration):
                 if decision not in TABLED:
                     raise ConfigError(
                         f"policy.{field}.{key}",
-                        f"{decision!r} is no decision",
+                        f"{safe_repr(decision)} is no decision",
                         "Write allow, ask or deny; a redirect is a rule",
                     )
         for effect in self.effects:
@@ -89,7 +89,9 @@ class Policy(Record, gc=True, metaclass=Declaration):
                 )
         given: Any = self.rules
         if type(given) is not tuple or not all(isinstance(rule, Rule) for rule in given):
-            raise ConfigError("policy.rules", f"{given!r:.80} are none", "Give a tuple of Rule")
+            raise ConfigError(
+                "policy.rules", f"{safe_repr(given, 80)} are none", "Give a tuple of Rule"
+            )
         names = [rule.name for rule in self.rules]
         if doubled := [name for name in names if names.count(name) > 1]:
             said = f"two rules are named {doubled[0]!r}"
@@ -106,7 +108,7 @@ class Policy(Record, gc=True, metaclass=Declaration):
             table: Any = getattr(self, field)
             if not isinstance(table, Mapping):
                 fix = 'Write {"refund": "ask"}' if field == "tools" else "Write {name: ...}"
-                raise ConfigError(f"policy.{field}", f"{table!r:.80} is no mapping", fix)
+                raise ConfigError(f"policy.{field}", f"{safe_repr(table, 80)} is no mapping", fix)
         several("policy.labels", self.labels)
 
     @property
@@ -175,9 +177,15 @@ class Policy(Record, gc=True, metaclass=Declaration):
 DEFAULT_POLICY = Policy()
 
 
+_BY_EFFECT = {
+    effect: Verdict(decision=decision, rule=f"default: {effect}")
+    for effect, decision in DEFAULTS.items()
+}
+
+
 def default_for(effect: Effect) -> Verdict:
     """What holds for an effect where the deployment is silent."""
-    return Verdict(decision=DEFAULTS[effect], rule=f"default: {effect}")
+    return _BY_EFFECT[effect]
 
 
 def opinions(

@@ -21,6 +21,7 @@ from cairn.core.policy.paths import is_root, stands_inside
 from cairn.core.policy.patterns import TEXT_CHARS, compiled
 from cairn.core.policy.shape import need, predicates, several
 from cairn.core.unseen import as_seen
+from cairn.errors import safe_repr
 
 Scalar = str | int | float | bool | None
 AMOUNT = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,9})?")
@@ -119,7 +120,7 @@ class Amount(Record, tag_field="is", tag="amount"):
         Range(min=self.min, max=self.max)
         fine = not self.currency or CURRENCY.fullmatch(self.currency)
         fix = "Write three capital letters, as in EUR"
-        need(fine, "currency", f"{self.currency!r} is no currency", fix)
+        need(fine, "currency", f"{safe_repr(self.currency)} is no currency", fix)
         both = bool(self.currency) is bool(self.currency_argument)
         fix = "Give both: the currency, and the argument that holds it"
         need(both, "currency_argument", "currency and currency_argument go together", fix)
@@ -149,7 +150,7 @@ class Inside(Record, tag_field="is", tag="inside"):
         need(self.roots, "inside", "it names no folder", "Name at least one")
         for root in self.roots:
             fix = "Write an absolute folder, or one relative to the workspace, without .."
-            need(is_root(root), "inside", f"{root!r} is no folder", fix)
+            need(is_root(root), "inside", f"{safe_repr(root)} is no folder", fix)
 
     def test(self, given: Any, arguments: Mapping[str, Any]) -> bool | None:
         """Whether the argument is so."""
@@ -175,7 +176,7 @@ class Host(Record, tag_field="is", tag="host"):
         need(self.hosts, "host", "it names no host", "Name at least one")
         for host in self.hosts:
             fix = "Write it in lower case, without scheme and port; other letters as xn--..."
-            need(is_pattern(host), "host", f"{host!r} is no host", fix)
+            need(is_pattern(host), "host", f"{safe_repr(host)} is no host", fix)
 
     def test(self, given: Any, arguments: Mapping[str, Any]) -> bool | None:
         """Whether the argument is so."""
@@ -216,11 +217,11 @@ class Command(Record, tag_field="is", tag="command"):
             plain = bool(program) and not set(program) & set(" =\\\0") and program[:1] not in ".-~"
             fine = plain and ("/" not in program or program[0] == "/")
             fix = "Write its name or its absolute path"
-            need(fine, "command.programs", f"{program!r} is no program", fix)
+            need(fine, "command.programs", f"{safe_repr(program)} is no program", fix)
         for flag in (*(self.only_flags or ()), *self.no_flags, *self.with_flags):
             fine = len(flag) > 1 and flag[0] == "-" and flag != "--" and "=" not in flag
             fix = "Write options as -f or --force, without a value"
-            need(fine, "command.flags", f"{flag!r} is no option", fix)
+            need(fine, "command.flags", f"{safe_repr(flag)} is no option", fix)
 
     def test(self, given: Any, arguments: Mapping[str, Any], *, every: bool = True) -> bool | None:
         """Whether the argument is so; `every` says whether all words or one must be."""
@@ -292,7 +293,9 @@ class Items(Record, tag_field="is", tag="items"):
 
     def __post_init__(self) -> None:
         predicates("items", self.predicate)
-        need(self.mode in {"all", "any"}, "items", f"{self.mode!r} is unknown", "all or any")
+        need(
+            self.mode in {"all", "any"}, "items", f"{safe_repr(self.mode)} is unknown", "all or any"
+        )
 
 
 class IfGiven(Record, tag_field="is", tag="if_given"):

@@ -11,7 +11,7 @@ from cairn.core.policy.form import DEFAULTS, STRICTNESS, Decision, Effect, Inten
 from cairn.core.policy.predicates import ABSENT, Predicate, told
 from cairn.core.policy.shape import need, predicates
 from cairn.core.terms import ApprovalTerms
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 
 ANY = "any"
 NONE = "none"
@@ -129,9 +129,9 @@ class Rule(Record, gc=True, metaclass=Declaration):
 
     def __post_init__(self) -> None:
         for field, fine, problem, fix in self._checks():
-            need(fine, f"rule {self.name!r}.{field}", problem, fix)
+            need(fine, f"rule {safe_repr(self.name)}.{field}", problem, fix)
         for path, predicate in self.arguments.items():
-            predicates(f"rule {self.name!r}.arguments.{path}", predicate)
+            predicates(f"rule {safe_repr(self.name)}.arguments.{path}", predicate)
 
     def _checks(self) -> list[tuple[str, bool, str, str]]:
         given: Any = self.name
@@ -140,11 +140,16 @@ class Rule(Record, gc=True, metaclass=Declaration):
         asks = self.approval is None or self.decide == "ask"
         told_apart = self.taint in {(ANY,), (NONE,)} or not {ANY, NONE} & set(self.taint)
         checks = [
-            ("name", named, f"{self.name!r} is no name", f"Give 1 to {NAME_CHARS} characters"),
+            (
+                "name",
+                named,
+                f"{safe_repr(self.name)} is no name",
+                f"Give 1 to {NAME_CHARS} characters",
+            ),
             (
                 "decide",
                 self.decide in STRICTNESS,
-                f"{self.decide!r} is no decision",
+                f"{safe_repr(self.decide)} is no decision",
                 "Write allow, ask, deny or redirect",
             ),
             ("approval", asks, "nobody is asked by it", "Write decide: ask, or leave it out"),
@@ -158,15 +163,19 @@ class Rule(Record, gc=True, metaclass=Declaration):
         for field, given, known in words:
             wrong = [word for word in given if word not in known]
             fix = f"Use {', '.join(known)}"
-            checks.append((field, not wrong, f"{wrong[:1]} is unknown", fix))
+            checks.append((field, not wrong, f"{safe_repr(wrong[:1])} is unknown", fix))
         lists = ("tools", "effects", "agents", "principals", "roles", "tenants", "kinds", "taint")
         for field in lists:
             value = getattr(self, field)
             fine = isinstance(value, tuple) and all(isinstance(v, str) and v for v in value)
-            checks.append((field, fine, f"{value!r} is no tuple of names", 'Write ("name",)'))
+            checks.append(
+                (field, fine, f"{safe_repr(value)} is no tuple of names", 'Write ("name",)')
+            )
         for path in self.arguments:
             fine = bool(path) and all(path.split("."))
-            checks.append(("arguments", fine, f"{path!r} is no path", "Write names with dots"))
+            checks.append(
+                ("arguments", fine, f"{safe_repr(path)} is no path", "Write names with dots")
+            )
         return checks
 
     def speaks(self, intent: Intent) -> bool:

@@ -376,6 +376,10 @@ _TELLERS: dict[type[ev.Event], Teller] = {
         "decision": "session forked",
         "detail": f"{e.session} from {e.run} of {e.of}",
     },
+    ev.SessionRemoved: lambda _, __, e: {
+        "decision": "session pruned",
+        "detail": f"{len(e.notes)} facts about it emptied",
+    },
     ev.MemoryKept: _kept,
     ev.MemoryReviewed: _reviewed,
     ev.MemoryForgotten: _forgotten,
@@ -399,7 +403,7 @@ NO_DECISION: frozenset[type[ev.Event]] = frozenset(
         *(ev.ToolCompleted, ev.ToolFailed, ev.ToolUnknown, ev.ToolLate),
         *(ev.InputGiven, ev.InputRequested, ev.RetryScheduled, ev.LimitWarned),
         *(ev.ArtifactCreated, ev.MemoryRecalled, ev.ErrorRaised),
-        *(ev.ContextCompacted, ev.TurnFed, ev.ToolsOffered, ev.RunContinued),
+        *(ev.ContextCompacted, ev.ContextUpdated, ev.TurnFed, ev.ToolsOffered, ev.RunContinued),
     }
 )
 """All others: what was done, what came of it, and ends that follow from what is told above."""
@@ -420,7 +424,7 @@ DECISIONS = (
     *("paused", "resumed", "cancelled", "forked", "version changed", "version refused"),
     *("sandbox chosen", "task classified", "plan set", "context restored"),
     *("grant made", "grant revoked", "grant used", "budgets set"),
-    *("session titled", "session rewound", "session forked"),
+    *("session titled", "session rewound", "session forked", "session pruned"),
     *("fact added", "fact accepted", "fact rejected", "fact forgotten", "facts erased"),
     *("pruned", "erased", "principal erased", "unreadable"),
 )

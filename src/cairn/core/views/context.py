@@ -8,14 +8,14 @@ from hashlib import sha256
 import msgspec
 
 from cairn.core import events as ev
-from cairn.core.context import messages_of, system_text
+from cairn.core.context import END_NOTE, messages_of, system_text
 from cairn.core.evolve import evolve
 from cairn.core.feeding import Fed
 from cairn.core.limits import estimate_tokens
-from cairn.core.messages import CallPart, Message, Record, ResultPart
+from cairn.core.messages import CallPart, Message, Record, ResultPart, user
 from cairn.core.sizes import tokens_of
 from cairn.core.state import RunState
-from cairn.core.view import shortened
+from cairn.core.view import LEFT_OUT_NOTE, SUMMARY_NOTE, shortened
 
 
 class Line(Record):
@@ -25,10 +25,11 @@ class Line(Record):
         name: Its name.
         source: Where it is from.
         place: `head`, `history` or `end`.
-        tokens: How many it is estimated at.
+        tokens: How many it is estimated at, with what stands around it: of a block fed by a tool
+            the call, of a summary the note before it.
         hash: Of its text, 12 hexadecimal digits; empty for what is out.
         sent: Whether it is in the request.
-        why: Why it is cut, or out.
+        why: Why it is cut, or out; of a summary, why a rule wrote it where a model should have.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Manifest(Record):
         model: The model it was made to.
         purpose: `turn`, or `summary` of the messages before.
         lines: Its pieces, in the order they are sent.
-        tokens: Estimate of all of them, without the tools.
+        tokens: Estimate of all that is sent, without the tools.
         tools: Hash of the tools on offer; empty for none.
         unchanged: How much of the bytes of the run's request before stands unchanged at the
             beginning of this one, 0 to 1: what a provider's cache can serve. 1 for the first.
@@ -76,8 +77,11 @@ def manifest(start: RunState, entries: Iterable[ev.Entry], step: int) -> Manifes
         step: Which step.
     """
     state, before, found = start, None, None
+    alone: dict[tuple[str, int], str] = {}
     for entry in entries:
         state = evolve(state, entry)
+        if isinstance(entry.event, ev.ContextCompacted):
+            alone[state.run, entry.seq] = entry.event.why
         if not isinstance(entry.event, ev.ModelRequested):
             continue
         if entry.step == step:
@@ -86,13 +90,20 @@ def manifest(start: RunState, entries: Iterable[ev.Entry], step: int) -> Manifes
             before = state, entry.seq
         elif found is not None:
             break
-    return None if found is None else _manifest(*found, before)
+    if found is None:
+        return None
+    seen = found[2]
+    return _manifest(*found, before, alone.get((seen.condensed_in, seen.view.summary), ""))
 
 
 def _manifest(
-    entry: ev.Entry, event: ev.ModelRequested, state: RunState, before: tuple[RunState, int] | None
+    entry: ev.Entry,
+    event: ev.ModelRequested,
+    state: RunState,
+    before: tuple[RunState, int] | None,
+    why: str,
 ) -> Manifest:
-    lines = _summary_lines(state, event) if event.purpose == "summary" else _lines(state)
+    lines = _summary_lines(state, event) if event.purpose == "summary" else _lines(state, why)
     unchanged, seq = 1.0, 0
     if event.purpose == "turn" and before is not None:
         earlier, seq = before
@@ -116,16 +127,25 @@ def _summary_lines(state: RunState, event: ev.ModelRequested) -> tuple[Line, ...
     source = f"messages {start + 1} to {event.cut}"
     lines = [Line(name="part", source=source, place="history", tokens=_tokens(part))]
     if state.summary:
-        lines.insert(0, _said("summary", f"event {state.view.summary}", state.summary))
+        lines.insert(0, _summary(state))
     return tuple(lines)
 
 
-def _lines(state: RunState) -> tuple[Line, ...]:
+def _lines(state: RunState, why: str) -> tuple[Line, ...]:
     return (
         *(_block(b) for b in state.blocks.values() if b.place == "head"),
-        *_history(state),
-        *(_block(b) for b in state.blocks.values() if b.place == "end"),
+        *_history(state, why),
+        *_at_end(state),
     )
+
+
+def _at_end(state: RunState) -> list[Line]:
+    """The blocks at the end, and what is said before them."""
+    lines = [_block(b) for b in state.blocks.values() if b.place == "end"]
+    if any(line.sent for line in lines):
+        note = _part("end note", [user(f"{END_NOTE}\n\n")], 0, "the runtime")
+        lines.insert(0, msgspec.structs.replace(note, place="end"))
+    return lines
 
 
 def _block(block: ev.Block) -> Line:
@@ -140,12 +160,11 @@ def _block(block: ev.Block) -> Line:
     )
 
 
-def _history(state: RunState) -> list[Line]:
+def _history(state: RunState, alone: str) -> list[Line]:
     view, messages = state.view, state.messages
     lines: list[Line] = []
     if view.start:
         left = messages[: view.start]
-        why = f"condensed in event {view.summary}" if view.summary else "not the last requests"
         lines.append(
             Line(
                 name="earlier messages",
@@ -153,11 +172,13 @@ def _history(state: RunState) -> list[Line]:
                 place="history",
                 tokens=_tokens(left),
                 sent=False,
-                why=why,
+                why=_why_out(state),
             )
         )
     if view.summary:
-        lines.append(_said("summary", f"event {view.summary}", state.summary))
+        lines.append(_summary(state, alone))
+    elif view.start:
+        lines.append(_part("left out note", [user(LEFT_OUT_NOTE)], 0, "the runtime"))
     if view.asked >= 0:
         lines.append(_part("request", messages[view.asked : view.asked + 1], view.asked))
     lines += [_gone(fed, state) for fed in state.feeding if fed.at < view.start]
@@ -187,13 +208,25 @@ def _parts(name: str, messages: list[Message], first: int, state: RunState) -> I
     if at:
         yield _part(name, messages[:at], first)
     held = messages[at : at + 2]
-    yield from (_fed_line(fed, held) for fed in state.feeding)
+    for n, fed in enumerate(state.feeding):
+        yield from _fed_lines(fed, held, first=n == 0)
     rest = messages[at + 2 :]
     if rest:
         yield _part(name, rest, first + at + 2)
 
 
-def _fed_line(fed: Fed, held: list[Message]) -> Line:
+def _fed_lines(fed: Fed, held: list[Message], *, first: bool) -> Iterator[Line]:
+    """What a block was fed with; of one that is out, the call and the note that are sent for it."""
+    line = _fed_line(fed, held, first=first)
+    if not fed.out:
+        yield line
+        return
+    yield msgspec.structs.replace(line, sent=False, hash="", tokens=0)
+    yield msgspec.structs.replace(line, name=f"{fed.block}: call and note", why="")
+
+
+def _fed_line(fed: Fed, held: list[Message], *, first: bool = False) -> Line:
+    """A call and its answer. The `first` counts the two messages that hold all of them."""
     parts = tuple(
         part
         for message in held
@@ -201,36 +234,50 @@ def _fed_line(fed: Fed, held: list[Message]) -> Line:
         if isinstance(part, CallPart | ResultPart) and part.id == fed.call
     )
     text = "".join(part.result for part in parts if isinstance(part, ResultPart))
+    alone = _tokens([Message(role="tool", parts=parts)]) - _tokens([Message(role="tool", parts=())])
     return Line(
         name=fed.block,
         source=f"{fed.tool}, call {fed.call}",
         place="history",
-        tokens=_tokens([Message(role="tool", parts=parts)]),
-        hash="" if fed.out else _hash(text),
-        sent=not fed.out,
+        tokens=alone + (_tokens([Message(role="tool", parts=())] * 2) if first else 0),
+        hash=_hash(text),
         why=fed.why,
     )
 
 
 def _gone(fed: Fed, state: RunState) -> Line:
     held = state.messages[fed.at : fed.at + 2]
-    seq = state.view.summary
-    why = f"condensed in event {seq}" if seq else "not the last requests"
-    return msgspec.structs.replace(_fed_line(fed, held), sent=False, hash="", why=why)
+    out = _fed_line(fed, held)
+    return msgspec.structs.replace(out, sent=False, hash="", why=_why_out(state))
 
 
-def _part(name: str, messages: list[Message], first: int) -> Line:
-    last = first + len(messages)
-    source = f"message {last}" if len(messages) == 1 else f"messages {first + 1} to {last}"
-    text = msgspec.json.encode(messages).decode()
+def _why_out(state: RunState) -> str:
+    return f"condensed in {_place(state)}" if state.view.summary else "not the last requests"
+
+
+def _place(state: RunState) -> str:
+    """Where the summary stands; in a session that may be the journal of an earlier run."""
+    return f"event {state.view.summary} of run {state.condensed_in}"
+
+
+def _summary(state: RunState, why: str = "") -> Line:
     return Line(
-        name=name, source=source, place="history", tokens=_tokens(messages), hash=_hash(text)
+        name="summary",
+        source=_place(state),
+        place="history",
+        tokens=_tokens([user(f"{SUMMARY_NOTE}\n\n{state.summary}")]),
+        hash=_hash(state.summary),
+        why=f"by a rule: {why}" if why else "",
     )
 
 
-def _said(name: str, source: str, text: str) -> Line:
+def _part(name: str, messages: list[Message], first: int, source: str = "") -> Line:
+    last = first + len(messages)
+    if not source:
+        source = f"message {last}" if len(messages) == 1 else f"messages {first + 1} to {last}"
+    text = msgspec.json.encode(messages).decode()
     return Line(
-        name=name, source=source, place="history", tokens=estimate_tokens(text), hash=_hash(text)
+        name=name, source=source, place="history", tokens=_tokens(messages), hash=_hash(text)
     )
 
 

@@ -115,7 +115,8 @@ def _created(e: ev.RunCreated, long: int) -> str:
     text = short(text_of(e.input), long)
     who = f"{e.agent} for {e.principal.id}"
     kind = f"{e.kind} by the intake's rule" if e.kind_by else e.kind
-    return joined(who, kind, session, behind, bounds, f'"{text}"')
+    project = f"project {e.project}" if e.project else ""
+    return joined(who, kind, session, project, behind, bounds, f'"{text}"')
 
 
 def _forked(e: ev.RunForked, long: int) -> str:
@@ -166,7 +167,9 @@ def _requested(e: ev.ModelRequested, long: int) -> str:
     changed = f"changed: {', '.join(b.name for b in e.blocks)}" if e.blocks else ""
     why = f"to summarise the messages before {e.cut + 1}" if e.purpose == "summary" else ""
     seen = f"messages from {e.view.start + 1} on" if e.view is not None else ""
-    return joined(e.model, _again(e.attempt), why, f"{room} {cost}".strip(), changed, seen)
+    larger = "for its larger window" if e.fallback else ""
+    spent = f"{room} {cost}".strip()
+    return joined(e.model, larger, _again(e.attempt), why, spent, changed, seen)
 
 
 def _replied(e: ev.ModelCompleted, long: int) -> str:
@@ -192,12 +195,18 @@ def _model_rejected(e: ev.ModelRejected, long: int) -> str:
 
 def _compacted(e: ev.ContextCompacted, long: int) -> str:
     who = "by a model" if e.by == "model" else "by rule"
+    who = f"{who} ({e.why})" if e.why else who
     size = f"{e.before:,} → {e.after:,} tokens"
     return joined(f"messages 1 to {e.start}", who, size, short(e.text, long))
 
 
 def _restored(e: ev.ContextRestored, long: int) -> str:
     return f"event {e.of} is taken back"
+
+
+def _updated(e: ev.ContextUpdated, long: int) -> str:
+    said = "what is sent beside these blocks has less room"
+    return joined(short(", ".join(f"{b.name}: {b.tokens:,} tokens" for b in e.blocks), long), said)
 
 
 def _fed(e: ev.TurnFed, long: int) -> str:
@@ -331,6 +340,7 @@ _WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
     ev.ModelRequested: _requested,
     ev.ContextCompacted: _compacted,
     ev.ContextRestored: _restored,
+    ev.ContextUpdated: _updated,
     ev.TurnFed: _fed,
     ev.TaskClassified: lambda e, long: joined(
         e.kind, f"says {short(e.by, long)}", short(e.why, long)
@@ -406,6 +416,7 @@ _FACTS: dict[type[ev.Event], Callable[[Any], str]] = {
     ),
     ev.SessionRewound: lambda e: joined(e.session, f"to {e.run}", f"from {e.newest}"),
     ev.SessionForked: lambda e: joined(e.session, f"from {e.run} of {e.of}"),
+    ev.SessionRemoved: lambda e: f"events {', '.join(map(str, e.notes))} emptied",
     ev.BudgetsSet: lambda e: joined(", ".join(cap.name for cap in e.budgets) or "none", e.by),
 }
 """Events that hold nobody's text, and so are never cut."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, get_args
 
 from cairn.core.limits import FREE, Price
 from cairn.core.messages import Text
-from cairn.errors import ConfigError, ErrorClass, ModelError
+from cairn.errors import ConfigError, ErrorClass, ModelError, safe_repr
 from cairn.models import find_model
 from cairn.models.cassette.asked import Asked, Reader
 from cairn.models.cassette.mismatch import headline, unexpected
@@ -260,7 +260,9 @@ def _mode(mode: str) -> str:
         field, value = MODE_VARIABLE, found
     if value not in get_args(Mode):
         raise ConfigError(
-            field, f"{value!r} is no mode of a cassette", f"Use {', '.join(get_args(Mode))}"
+            field,
+            f"{safe_repr(value)} is no mode of a cassette",
+            f"Use {', '.join(get_args(Mode))}",
         )
     return value
 

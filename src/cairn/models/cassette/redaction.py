@@ -14,7 +14,7 @@ from typing import Any
 
 from cairn.core.keylike import SHAPES, holds_key
 from cairn.core.secrets import escapes, forms
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 
 SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 SHORTEST_SECRET = 8
@@ -157,7 +157,7 @@ def _check(extra: tuple[Any, ...]) -> None:
             continue
         raise ConfigError(
             "redact",
-            f"{one!r} cannot be looked for",
+            f"{safe_repr(one)} cannot be looked for",
             "Give texts and compiled regular expressions that never match an empty text",
         )
 

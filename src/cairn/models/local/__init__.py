@@ -13,7 +13,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.models.endpoints import LOCAL_EXTRA
 from cairn.models.local.engine import Setup
 from cairn.models.local.generation import LocalModel
@@ -78,10 +78,14 @@ def open_model(  # noqa: PLR0913 - every option by its name, each with a default
     known = context_length(path)
     for option, value, most in (("threads", threads, 256), ("slots", slots, SLOTS)):
         if not 1 <= value <= most:
-            raise ConfigError(f"local.{option}", f"{value!r} is out of range", f"Use 1 to {most}")
+            raise ConfigError(
+                f"local.{option}", f"{safe_repr(value)} is out of range", f"Use 1 to {most}"
+            )
     for option, value in (("window", window), ("max_output", max_output)):
         if value < 256:
-            raise ConfigError(f"local.{option}", f"{value!r} is too small", "Use 256 or more")
+            raise ConfigError(
+                f"local.{option}", f"{safe_repr(value)} is too small", "Use 256 or more"
+            )
     if find_spec("xllamacpp") is None:
         raise ConfigError(
             "model",

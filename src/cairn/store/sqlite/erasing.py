@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apsw
 
 from cairn.core.budgets import scoped
-from cairn.core.codec import Row, open_row
 from cairn.core.erasing import (
     Erasure,
     Holdings,
     Share,
     check_over,
-    emptied,
     share_of,
     whose,
 )
-from cairn.core.events import Entry, Event, PrincipalErased, RunCreated, StoreErased
+from cairn.core.events import Entry, Event, PrincipalErased, StoreErased
 from cairn.core.messages import Principal
 from cairn.core.run_table import ERASED
-from cairn.errors import CorruptJournal
 from cairn.memory import shelf
 from cairn.store.retention import ENDED_VALUES
 from cairn.store.sqlite.journal import (
     SALT_BYTES,
     Salts,
+    empty,
     entries_of,
-    first_id,
     prepare,
-    rows_between,
+    tenant_of,
 )
 from cairn.store.sqlite.lines import ALL_COLUMNS, Line, info_of, line_of, line_of_number
 from cairn.store.sqlite.memory_rows import Rows, WritableRows
@@ -49,7 +46,8 @@ _WRITTEN = (
 )
 _FORGET_LINE = (
     "UPDATE run SET session = '', principal = '', digest = ?, waits = '', wake_at = 0, cancel = 0, "
-    "due = NULL, behind = 0, unread = 0, owner = NULL, epoch = epoch + 1 WHERE no = ?"
+    "due = NULL, behind = 0, unread = 0, previous = '', owner = NULL, epoch = epoch + 1 "
+    "WHERE no = ?"
 )
 
 
@@ -85,7 +83,7 @@ class Found:
             if number in mine or not self.principal.id:
                 continue
             line = line_of_number(self.connection, number)
-            if line.digest != ERASED and _tenant_of(self.connection, line) == self.principal.tenant:
+            if line.digest != ERASED and tenant_of(self.connection, line) == self.principal.tenant:
                 yield line
 
     def share(self) -> Share:
@@ -127,29 +125,8 @@ def _lines(connection: apsw.Connection, select: str, value: object) -> list[Line
 def _lines_of(connection: apsw.Connection, principal: Principal) -> Iterator[Line]:
     """The runs that were started for a principal: the table has the id, the journal the tenant."""
     for line in _lines(connection, _OF, principal.id) if principal.id else ():
-        if _tenant_of(connection, line) == principal.tenant:
+        if tenant_of(connection, line) == principal.tenant:
             yield line
-
-
-def _tenant_of(connection: apsw.Connection, line: Line) -> str:
-    """Of the principal that a run, or the one that it was forked from, was started for."""
-    root = line
-    while root.parent is not None and root.parent < root.no:
-        root = line_of_number(connection, root.parent)
-    return _tenant(connection, root)
-
-
-def _tenant(connection: apsw.Connection, root: Line) -> str:
-    """Of the principal that a run was started for.
-
-    Raises:
-        CorruptJournal: its first event cannot be read.
-    """
-    (row,) = rows_between(connection, root, 0, 1)
-    event = open_row(row).event
-    if not isinstance(event, RunCreated):
-        raise CorruptJournal(f"{root.id}: the journal does not start with run.created")
-    return event.principal.tenant
 
 
 class Erase(Request):
@@ -179,9 +156,9 @@ class Erase(Request):
         rows = WritableRows(tx, self.salts)
         facts = shelf.erase(rows, principal, self.now, self.actor, self.reason)
         tx.flush()
-        events = sum([_empty(connection, line, self._own(line)) for line in found.lines])
+        events = sum([empty(connection, line, self._own(line)) for line in found.lines])
         store = tx.line(STORE)
-        notes = _empty(connection, store, share.notes)
+        notes = empty(connection, store, share.notes)
         self._forget_rows(tx, found.lines, share)
         erased = Erasure(
             runs=tuple(line.id for line in found.lines),
@@ -246,31 +223,3 @@ class Erase(Request):
             for n, fact in enumerate(facts, 1)
         ]
         tx.extend(store, prepare(STORE, entries, self.salts))
-
-
-def _empty(connection: apsw.Connection, line: Line, seqs: Iterable[int]) -> int:
-    """Take the data out of events that still hold some; how many did.
-
-    Raises:
-        CorruptJournal: one of them is missing, or its payload: no digest would fit it.
-    """
-    base, wanted = first_id(line.no), set(seqs)
-    if not wanted:
-        return 0
-    first, last = min(wanted) - 1, max(wanted)
-    going: list[Row] = [
-        emptied(row)
-        for row in rows_between(connection, line, first, last)
-        if row.seq in wanted and row.data is not None
-    ]
-    said = "SELECT DISTINCT blob FROM event WHERE id > ? AND id <= ? AND blob IS NOT NULL"
-    blobs = connection.execute(said, (base + first, base + last)).fetchall()
-    connection.executemany(
-        "UPDATE event SET data = NULL, blob = NULL, salt = ? WHERE id = ?",
-        [(row.salt, base + row.seq) for row in going],
-    )
-    connection.executemany(
-        "DELETE FROM blob WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM event WHERE blob = ?1)",
-        blobs,
-    )
-    return len(going)

@@ -16,10 +16,19 @@ import apsw
 import msgspec
 
 from cairn.core.codec import GENESIS, Row, open_row
-from cairn.core.events import PrincipalErased, StoreErased, StorePruned
+from cairn.core.events import PrincipalErased, SessionRemoved, StoreErased, StorePruned
 from cairn.core.evolve import fold
 from cairn.core.state import RunState
-from cairn.core.verification import Chain, Finding, Kind, Mark, fits, moved_from
+from cairn.core.verification import (
+    Chain,
+    Exported,
+    Finding,
+    Kind,
+    Mark,
+    altered,
+    fits,
+    moved_from,
+)
 from cairn.core.views.audit import AuditLine, audit
 from cairn.errors import (
     CairnError,
@@ -58,12 +67,14 @@ class Inspection(msgspec.Struct, frozen=True):
         run: Its id.
         events: How many events it has, a fork's prefix included.
         erased: How many of them hold no data any more, as the store's journal says.
+        removed: How many of these were of sessions that were removed: the others were erased.
         findings: What is wrong; of the chain only the first place.
     """
 
     run: str
     events: int
     erased: int = 0
+    removed: int = 0
     findings: tuple[Finding, ...] = ()
 
 
@@ -72,8 +83,9 @@ class Erasures:
 
     def __init__(self, facts: Sequence[object]) -> None:
         self.runs = {f.run: f for f in facts if isinstance(f, StoreErased)}
-        erased = (f for f in facts if isinstance(f, PrincipalErased))
+        erased = (f for f in facts if isinstance(f, PrincipalErased | SessionRemoved))
         self.notes = frozenset(seq for fact in erased for seq in fact.notes)
+        self.removed = sum(len(f.notes) for f in facts if isinstance(f, SessionRemoved))
 
     def chain(self, run: str, after: int, previous: bytes) -> Chain:
         """What walks over a part of this journal."""
@@ -245,7 +257,11 @@ class Inspector:
             yield from self._ask(lambda c, run=run: _audited(c, run, since))  # type: ignore[misc]  # bound at once
 
     def missed(self, marks: Sequence[Mark]) -> list[Finding]:
-        """What was kept elsewhere and is not so here: changed, cut off at the end, or gone."""
+        """What was kept elsewhere and is not so here: changed, cut off at the end, or gone.
+
+        Of whole events (`Exported`) also what in the export is not what their hash is of.
+        """
+        before = {(mark.run, mark.seq): bytes_of(mark.hash) for mark in marks}
         pruned = {
             fact.run: fact
             for fact in self._ask(lambda c: list(_facts(c)))
@@ -254,7 +270,8 @@ class Inspector:
         return [
             found
             for mark in marks
-            if (found := self._ask(lambda c, mark=mark: _missed(c, mark, pruned))) is not None  # type: ignore[misc]  # bound at once
+            if (found := self._ask(lambda c, mark=mark: _missed(c, mark, pruned, before)))  # type: ignore[misc]  # bound at once
+            is not None
         ]
 
     def counters(self, now: int) -> list[Finding]:
@@ -364,7 +381,8 @@ def _inspect(connection: apsw.Connection, run: str, erasures: Erasures) -> Inspe
         previous = chain.hash
         erased += chain.erased
     findings = _line(connection, line, previous, erased=erased)
-    return Inspection(run=run, events=line.head, erased=erased, findings=tuple(findings))
+    removed = erasures.removed if run == STORE else 0
+    return Inspection(run, line.head, erased, removed, tuple(findings))
 
 
 def _placed(connection: apsw.Connection, line: Line, wrong: Finding) -> Finding:
@@ -417,7 +435,7 @@ def _line(
         yield say("was changed: it holds text beside the payload that it names", seq, "changed")
     if erased:
         # no more follows from events that were erased
-        yield from map(say, tables.wrong_erased_line(line))
+        yield from map(say, tables.wrong_erased_line(connection, line))
         return
     try:
         entries = [
@@ -438,8 +456,22 @@ def _origin(connection: apsw.Connection, line: Line) -> str:
     return first[0][0].id if first else line.id
 
 
+ALTERED = "does not say in the export what its hash is of: the file was altered"
+
+
+def bytes_of(text: str) -> bytes:
+    """A hash that was kept as hex; empty for what is none."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
 def _missed(
-    connection: apsw.Connection, mark: Mark, pruned: dict[str, StorePruned]
+    connection: apsw.Connection,
+    mark: Mark,
+    pruned: dict[str, StorePruned],
+    before: dict[tuple[str, int], bytes],
 ) -> Finding | None:
     def say(text: str, kind: Kind, seq: int = 0) -> Finding:
         return Finding(run=mark.run, seq=seq, kind=kind, text=text)
@@ -451,6 +483,9 @@ def _missed(
             return say(f"it is gone; {mark.seq} events of it were exported", "gone")
         if fact.head < mark.seq or (fact.head == mark.seq and fact.hash != mark.hash):
             return say("it was removed, but not as it was exported", "gone")
+        known = GENESIS if mark.seq == 1 else before.get((mark.run, mark.seq - 1))
+        if isinstance(mark, Exported) and altered(mark, None, [known] if known else []):
+            return say(ALTERED, "export", mark.seq)
         return None
     if mark.seq > line.head:
         said = f"it ends at event {line.head}; the exported one has {mark.seq}: its end was cut off"
@@ -458,5 +493,7 @@ def _missed(
     for part, start, end in spans(connection, line, mark.seq - 1, mark.seq):
         for row in _raw(connection, part, start, end):
             if row.hash.hex() == mark.hash:
+                if isinstance(mark, Exported) and altered(mark, row, ()):
+                    return say(ALTERED, "export", mark.seq)
                 return None
     return say("is not the one that was exported", "head", mark.seq)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import apsw
 
 from cairn.core.codec import GENESIS, Row, encode, header, open_row
-from cairn.core.events import Entry, ErasedFact, RunCancelRequested
+from cairn.core.erasing import emptied
+from cairn.core.events import (
+    Entry,
+    ErasedFact,
+    RunCancelRequested,
+    RunCreated,
+    SessionForked,
+    SessionRewound,
+    SessionTitled,
+)
 from cairn.core.run_table import ERASED
 from cairn.core.verification import Chain
 from cairn.errors import CorruptJournal, IllegalTransition, RunErased
@@ -18,6 +27,9 @@ from cairn.store.sqlite.lines import Line, line_of, line_of_number
 
 INLINE_BYTES = 8192
 """Payloads over this go to the blob table."""
+
+OF_SESSIONS = (SessionTitled, SessionRewound, SessionForked)
+"""What is said of sessions in the journal `store`."""
 
 SALT_BYTES = 16
 _SALTS_AT_ONCE = 256
@@ -240,6 +252,64 @@ def verify(connection: apsw.Connection, run: str) -> int:
     if line.head and previous != line.hash:
         raise CorruptJournal(f"{run}: event {line.head} is not the one the run's line names")
     return line.head
+
+
+def empty(connection: apsw.Connection, line: Line, seqs: Iterable[int]) -> int:
+    """Take the data out of events that still hold some; how many did.
+
+    Raises:
+        CorruptJournal: one of them is missing, or its payload: no digest would fit it.
+    """
+    base, wanted = first_id(line.no), set(seqs)
+    if not wanted:
+        return 0
+    first, last = min(wanted) - 1, max(wanted)
+    going: list[Row] = [
+        emptied(row)
+        for row in rows_between(connection, line, first, last)
+        if row.seq in wanted and row.data is not None
+    ]
+    said = "SELECT DISTINCT blob FROM event WHERE id > ? AND id <= ? AND blob IS NOT NULL"
+    blobs = connection.execute(said, (base + first, base + last)).fetchall()
+    connection.executemany(
+        "UPDATE event SET data = NULL, blob = NULL, salt = ? WHERE id = ?",
+        [(row.salt, base + row.seq) for row in going],
+    )
+    connection.executemany(
+        "DELETE FROM blob WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM event WHERE blob = ?1)",
+        blobs,
+    )
+    return len(going)
+
+
+def said_of(connection: apsw.Connection, store: Line, sessions: Collection[str]) -> list[Row]:
+    """The events of the journal `store` that say something of these sessions.
+
+    Raises:
+        CorruptJournal: one of them cannot be read.
+    """
+    types = [event.TYPE for event in OF_SESSIONS]
+    return [
+        row
+        for row in spending_rows(connection, store, types)
+        if row.data is not None and getattr(open_row(row).event, "session", "") in sessions
+    ]
+
+
+def tenant_of(connection: apsw.Connection, line: Line) -> str:
+    """Of the principal that a run, or the one that it was forked from, was started for.
+
+    Raises:
+        CorruptJournal: its first event cannot be read.
+    """
+    root = line
+    while root.parent is not None and root.parent < root.no:
+        root = line_of_number(connection, root.parent)
+    (row,) = rows_between(connection, root, 0, 1)
+    event = open_row(row).event
+    if not isinstance(event, RunCreated):
+        raise CorruptJournal(f"{root.id}: the journal does not start with run.created")
+    return event.principal.tenant
 
 
 def asks_to_cancel(entries: Sequence[Entry]) -> bool:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from cairn.core.messages import Principal, clean
-from cairn.memory import shelf
+from cairn.memory import finding, shelf
 from cairn.memory.embedding import Embedding
 from cairn.memory.facts import (
     Erased,
     Fact,
     FactFilter,
     Gone,
+    Indexed,
     Kept,
     NewFact,
     Recall,
@@ -22,6 +23,7 @@ from cairn.memory.facts import (
     checked,
     export_line,
 )
+from cairn.memory.meaning import filled, indexed, recalled
 from cairn.store.sqlite.journal import Salts
 from cairn.store.sqlite.memory_rows import Rows, WritableRows
 from cairn.store.sqlite.requests import Request
@@ -29,9 +31,6 @@ from cairn.store.sqlite.transaction import Transaction
 
 if TYPE_CHECKING:
     from cairn.store.sqlite.store import SqliteStore
-
-CAUGHT_UP_AT_ONCE = 32
-"""Facts without a vector that get one along with a new fact, once the embedder answers again."""
 
 
 class Change(Request):
@@ -73,7 +72,7 @@ class SqliteMemory:
         new, actor = checked(new, now), clean(actor)
         kept = cast("Kept", await self._do(lambda r: shelf.keep(r, new, key, now, actor)))
         if self._embedding is not None and kept.state == "live" and not kept.known:
-            await self._catch_up(self._embedding, now)
+            await filled(self, self._embedding, (new.scope,), now, kept.n)
         return kept
 
     async def review(
@@ -90,12 +89,22 @@ class SqliteMemory:
         by = clean(actor)
         await self._do(lambda r: shelf.review(r, n, verdict, trust, now, by, reason))
         if self._embedding is not None and verdict == "accepted":
-            await self._catch_up(self._embedding, now)
+            scopes = [f.scope for f in await self._store.look(lambda c: _one(Rows(c), n))]
+            await filled(self, self._embedding, scopes, now)
 
-    async def forget(self, n: int, now: int, *, actor: str = "", reason: str = "") -> list[int]:
+    async def forget(
+        self,
+        n: int,
+        now: int,
+        *,
+        actor: str = "",
+        reason: str = "",
+        of: Principal | None = None,
+        trusted: bool = True,
+    ) -> list[int]:
         """See `Memory.forget`."""
         by = clean(actor)
-        gone = await self._do(lambda r: shelf.forget(r, n, now, by, reason))
+        gone = await self._do(lambda r: shelf.forget(r, n, now, by, reason, of, trusted=trusted))
         return cast("list[int]", gone)
 
     async def erase(
@@ -115,27 +124,38 @@ class SqliteMemory:
     async def _do(self, change: Callable[[WritableRows], object], *, erases: bool = False) -> Any:
         return await self._store.change(Change(change, self._salts, erases=erases))
 
-    async def _catch_up(self, embedding: Embedding, now: int) -> None:
-        """Vectors for the newest facts that have none; without them they are found by words."""
-        missing = await self._store.look(
-            lambda c: Rows(c).without_vector(embedding.model, now, CAUGHT_UP_AT_ONCE)
-        )
-        found = await embedding.of_facts(missing)
-        if found:
+    async def index(self, now: int) -> Indexed:
+        """See `Indexing.index`."""
+        return await indexed(self, self._embedding, now)
 
-            def change(rows: WritableRows) -> None:
-                for n, vector in found:
-                    rows.set_vector(n, embedding.model, vector)
+    async def mean(self, model: str, vectors: Sequence[tuple[int, bytes]]) -> None:
+        """See `Back.mean`."""
 
-            await self._do(change)
+        def change(rows: WritableRows) -> None:
+            for n, vector in vectors:
+                rows.set_vector(n, model, vector)
+
+        await self._do(change)
 
     # ------------------------------------------------------------ reading
 
     async def recall(self, query: str, scopes: Sequence[Scope], limit: int, now: int) -> Recall:
         """See `Memory.recall`."""
-        question, degraded = await shelf.question_of(self._embedding, query, scopes, limit, now)
-        hits, cut = await self._store.look(lambda c: shelf.search(Rows(c), question))
-        return Recall(hits=tuple(hits), degraded=degraded or cut)
+        return await recalled(self, self._embedding, query, scopes, limit, now)
+
+    async def search(self, question: finding.Question) -> finding.Found:
+        """See `Back.search`."""
+        return await self._store.look(lambda c: finding.search(Rows(c), question))
+
+    async def bare(
+        self, model: str, scopes: Sequence[Scope], now: int, limit: int, after: int = 0
+    ) -> list[Fact]:
+        """See `Back.bare`."""
+        return await self._store.look(lambda c: Rows(c).bare(model, scopes, now, limit, after))
+
+    async def bare_count(self, model: str, now: int) -> int:
+        """See `Back.bare_count`."""
+        return await self._store.look(lambda c: Rows(c).bare_count(model, now))
 
     async def get(self, n: int) -> Fact:
         """See `Memory.get`."""
@@ -153,6 +173,11 @@ class SqliteMemory:
         """See `Memory.export`."""
         facts = await self._store.look(lambda c: shelf.everything_of(Rows(c), principal))
         return [export_line(fact) for fact in facts]
+
+
+def _one(rows: Rows, n: int) -> list[Fact]:
+    fact = rows.fact(n)
+    return [] if fact is None else [fact]
 
 
 def _is_empty(log: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import apsw
+from msgspec.structs import replace
 
 from cairn.core import events as ev
 from cairn.core.codec import open_row
@@ -54,10 +55,12 @@ def wrong_facts(connection: apsw.Connection) -> Iterator[str]:
     except CorruptJournal as error:
         yield f"what is remembered cannot be compared: {error}"
         return
-    there: set[int] = set()
     rows: Any = connection.execute(_FACTS).fetchall()
+    there = {row[0] for row in rows}
     for row in rows:
-        there.add(row[0])
+        if row[1] == "superseded" and row[3] not in there:
+            said = f"the fact m{row[0]} was replaced by m{row[3]}, which is gone"
+            yield f"{said}: accept m{row[0]} again, or forget it"
         yield from _wrong_fact(connection, row, known.get(row[0]))
     for n, each in sorted(known.items()):
         if each.gone is None and n not in there:
@@ -81,27 +84,37 @@ def _known(connection: apsw.Connection) -> dict[int, Known]:
             case ev.MemoryKept() as e:
                 state = "waiting" if e.waits else "live"
                 known[e.fact] = Known(hash=e.hash, state=state, trust=e.trust, key=e.key)
-                _replaced(known, e.supersedes, e.fact)
+                for n in (e.supersedes, *e.also):
+                    _replaced(known, n, e.fact)
             case ev.MemoryReviewed(verdict="accepted") as e if e.fact in known:
                 old = known[e.fact]
                 known[e.fact] = Known(hash=old.hash, state="live", trust=e.trust, key=old.key)
                 _replaced(known, e.supersedes, e.fact)
             case ev.MemoryReviewed() as e:
                 _gone(known, entry, e.fact, "rejected")
+                _restored(known, e.restores)
             case ev.MemoryForgotten() as e:
                 _gone(known, entry, e.fact, "expired" if e.expired else "forgotten")
             case ev.MemoryErased() as e:
                 for n in e.facts:
                     _gone(known, entry, n, "erased")
+                _restored(known, e.restores)
+                for n, successor in e.moves:
+                    _replaced(known, n, successor)
     return known
 
 
 def _replaced(known: dict[int, Known], n: int, successor: int) -> None:
     old = known.get(n)
-    if old is not None:
-        known[n] = Known(
-            hash=old.hash, state="superseded", trust=old.trust, key=old.key, successor=successor
-        )
+    if old is not None and old.gone is None:
+        known[n] = replace(old, state="superseded", successor=successor)
+
+
+def _restored(known: dict[int, Known], facts: tuple[int, ...]) -> None:
+    for n in facts:
+        old = known.get(n)
+        if old is not None and old.gone is None:
+            known[n] = replace(old, state="live", successor=0)
 
 
 def _gone(known: dict[int, Known], entry: ev.Entry, n: int, why: Any) -> None:

@@ -43,10 +43,15 @@ _VECTORS = (
     "WHERE f.scope = ? AND f.state = 'live' AND (f.expires_at = 0 OR f.expires_at > ?) "
     "AND v.model = ? ORDER BY f.no DESC LIMIT ?"
 )
-_MISSING = (
-    "WHERE state = 'live' AND (expires_at = 0 OR expires_at > ?) AND NOT EXISTS "
-    "(SELECT 1 FROM fact_vector WHERE fact = fact.no AND model = ?) ORDER BY no DESC LIMIT ?"
+_BARE = (
+    "WHERE state = 'live' AND (expires_at = 0 OR expires_at > ?) AND no > ? AND NOT EXISTS "
+    "(SELECT 1 FROM fact_vector WHERE fact = fact.no AND model = ?)"
 )
+_TERMS = (
+    "SELECT DISTINCT term FROM fact_term WHERE scope = ? AND term >= ? AND term < ? "
+    "ORDER BY term LIMIT ?"
+)
+_LAST_LETTER = "\U0010ffff"
 _TERMS_AT_ONCE = 100
 
 Row = tuple[int, str, str, int, bytes, bytes, bytes]
@@ -99,10 +104,10 @@ class Rows:
         rows = self.connection.execute(said, (*values, where.limit or -1))
         return [fact_of(row) for row in rows]
 
-    def replaced_by(self, fact: Fact) -> list[Fact]:
+    def replaced_by(self, scope: Scope, n: int) -> list[Fact]:
         """See `Shelf.replaced_by`."""
         said = f"{_FACTS} WHERE scope = ? AND state = 'superseded' AND successor = ? ORDER BY no"
-        values = (scope_number(fact.scope), fact.n)
+        values = (scope_number(scope), n)
         return [fact_of(row) for row in self.connection.execute(said, values)]
 
     def overdue(self, scope: Scope, before: int, limit: int) -> list[Fact]:
@@ -123,11 +128,12 @@ class Rows:
         ).fetchone()
         return int(found[0]), int(found[1])
 
-    def waiting_of(self, principal: Principal) -> int:
+    def waiting_of(self, principal: Principal, now: int) -> int:
         """See `Shelf.waiting_of`."""
         found: Any = self.connection.execute(
-            "SELECT count(*) FROM fact WHERE principal = ? AND tenant = ? AND state = 'waiting'",
-            (principal.id, principal.tenant),
+            "SELECT count(*) FROM fact WHERE principal = ? AND tenant = ? AND state = 'waiting' "
+            "AND (expires_at = 0 OR expires_at > ?)",
+            (principal.id, principal.tenant, now),
         ).fetchone()
         return int(found[0])
 
@@ -139,16 +145,35 @@ class Rows:
             said = _POSTINGS.format(", ".join("?" * len(part)))
             yield from cast("Any", self.connection.execute(said, (number, *part, now)))
 
+    def terms(self, scope: Scope, beginning: str, limit: int) -> list[str]:
+        """See `Shelf.terms`."""
+        values = (scope_number(scope), beginning, beginning + _LAST_LETTER, limit)
+        found: Any = self.connection.execute(_TERMS, values).fetchall()
+        return [str(term) for (term,) in found]
+
     def vectors(self, scope: Scope, model: str, now: int) -> list[tuple[int, bytes]]:
         """See `Shelf.vectors`."""
         values = (scope_number(scope), now, model, VECTORS_AT_MOST + 1)
         found: Any = self.connection.execute(_VECTORS, values).fetchall()
         return list(found)
 
-    def without_vector(self, model: str, now: int, limit: int) -> list[Fact]:
-        """The newest facts that may be recalled and have no vector of this model."""
-        rows = self.connection.execute(f"{_FACTS} {_MISSING}", (now, model, limit))
-        return [fact_of(row) for row in rows]
+    def bare(
+        self, model: str, scopes: Sequence[Scope], now: int, limit: int, after: int = 0
+    ) -> list[Fact]:
+        """The newest facts that may be recalled and have no vector of this model.
+
+        Of all scopes where none is named; only those with a higher number than `after`.
+        """
+        within = f"AND scope IN ({', '.join('?' * len(scopes))})" if scopes else ""
+        said = f"{_FACTS} {_BARE} {within} ORDER BY no DESC LIMIT ?"
+        values = (now, after, model, *map(scope_number, scopes), limit)
+        return [fact_of(row) for row in self.connection.execute(said, values)]
+
+    def bare_count(self, model: str, now: int) -> int:
+        """How many facts may be recalled and have no vector of this model."""
+        said = f"SELECT count(*) FROM fact {_BARE}"  # noqa: S608 - our own words
+        found: Any = self.connection.execute(said, (now, 0, model)).fetchone()
+        return int(found[0])
 
 
 class WritableRows(Rows):

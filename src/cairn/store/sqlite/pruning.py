@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -10,10 +10,10 @@ import apsw
 from cairn.core.events import Entry, StorePruned
 from cairn.ports import RunInfo
 from cairn.store.retention import ENDED_VALUES, prunable, settled
+from cairn.store.sqlite import sessions
 from cairn.store.sqlite.journal import Salts, entries_of, first_id, prepare
 from cairn.store.sqlite.lines import ALL_COLUMNS, Line, info_of, line_of
 from cairn.store.sqlite.owners import Owners
-from cairn.store.sqlite.sessions import held
 from cairn.store.sqlite.transaction import Transaction
 
 _NEWEST_FIRST = f"SELECT {ALL_COLUMNS} FROM run WHERE no > 0 ORDER BY no DESC"  # noqa: S608 - our own words
@@ -42,13 +42,25 @@ def choose(
     def is_settled(run: str) -> bool:
         return settled(run, lambda: entries_of(connection, line_of(connection, run)))
 
-    chosen = prunable(lines(), before, is_settled, session, held(connection))
+    ties = sessions.ties(connection, sessions.unbegun(connection, before, session))
+    chosen = prunable(lines(), before, is_settled, session, ties)
     return [(run, heads[run]) for run in chosen]
 
 
-def remove(tx: Transaction, chosen: Sequence[tuple[str, int]], now: int, salts: Salts) -> list[str]:
-    """Remove these runs, but for those that changed since; returns the removed ones."""
-    removed = []
+def remove(
+    tx: Transaction,
+    chosen: Sequence[tuple[str, int]],
+    now: int,
+    salts: Salts,
+    forks: Collection[str] = (),
+) -> list[str]:
+    """Remove these runs, but for those that changed since; returns the removed ones.
+
+    Args:
+        forks: Sessions without a run that go as well.
+    """
+    removed: list[str] = []
+    ended = {name for name in forks if sessions.forget(tx, name)}
     for run, head in chosen:
         line = tx.find(run)
         if line is None or line.head != head or not _may_go(tx, line):
@@ -59,6 +71,9 @@ def remove(tx: Transaction, chosen: Sequence[tuple[str, int]], now: int, salts: 
         tx.extend(store, prepare(store.id, (entry,), salts))
         _delete(tx, line)
         removed.append(run)
+        if line.session and sessions.forget(tx, line.session):
+            ended.add(line.session)
+    sessions.silence(tx, ended, now, salts)
     vacuum = f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})"
     tx.connection.execute(vacuum).fetchall()  # it frees a page with every step
     return removed
@@ -72,6 +87,7 @@ def _may_go(tx: Transaction, line: Line) -> bool:
     needed = tx.connection.execute(
         "SELECT 1 FROM run WHERE parent = :no "
         "UNION ALL SELECT 1 FROM run WHERE session = :session AND session <> '' AND no > :no "
+        "UNION ALL SELECT 1 FROM run WHERE previous = :id AND previous <> '' AND no <> :no "
         "UNION ALL SELECT 1 FROM place WHERE run = :id AND run <> '' AND session <> :session",
         {"no": line.no, "session": line.session, "id": line.id},
     ).fetchone()

@@ -28,6 +28,14 @@ _RUNNABLE = (
     "ORDER BY no LIMIT ?"
 )
 
+_GOES_ON = (
+    "no IN (SELECT no FROM run AS a INDEXED BY run_previous "
+    "WHERE a.previous = ? AND a.previous <> '' AND a.id <> a.previous "
+    "UNION ALL SELECT b.no FROM run AS c CROSS JOIN run AS b INDEXED BY run_parent "
+    "ON b.parent = c.no WHERE c.id = ? AND b.session <> '')"
+)
+"""In the words of the indexes, or they would not be used."""
+
 
 def info(connection: apsw.Connection, owners: Owners, run: str) -> RunInfo:
     """The run's line. Raises `UnknownRun`."""
@@ -77,9 +85,10 @@ def runs(connection: apsw.Connection, owners: Owners, where: RunFilter) -> list[
         "agent = ?": where.agent,
         "session = ? AND session <> ''": where.session,  # as the index has it
         "principal = ?": where.principal,
+        _GOES_ON: where.previous,
     }
     terms = " AND ".join(["no > 0", *(term for term, value in wanted.items() if value)])
-    values = [value for value in wanted.values() if value]
+    values = [value for term, value in wanted.items() if value for _ in range(term.count("?"))]
     found: Any = connection.execute(
         f"SELECT {ALL_COLUMNS} FROM run WHERE {terms} ORDER BY no DESC LIMIT ?",  # noqa: S608 - our own words
         (*values, where.limit),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, final
 
 from cairn.core.budgets import Cap, counted_alike
@@ -18,9 +18,6 @@ from cairn.core.events import (
     BudgetsSet,
     Entry,
     RunContinued,
-    SessionForked,
-    SessionRewound,
-    SessionTitled,
 )
 from cairn.core.evolve import fold
 from cairn.core.index import Index, index_of
@@ -29,8 +26,10 @@ from cairn.core.spending import spending_of
 from cairn.core.state import RunState
 from cairn.errors import Fenced, Moved, RunErased, UnknownRun
 from cairn.ports import Beside, Claim, NewRun, RunInfo
+from cairn.store.retention import previous_in
 from cairn.store.sqlite import sessions
 from cairn.store.sqlite.journal import (
+    OF_SESSIONS,
     Prepared,
     Salts,
     asks_to_cancel,
@@ -40,11 +39,11 @@ from cairn.store.sqlite.journal import (
 )
 from cairn.store.sqlite.lines import Line, ahead_of, info_of
 from cairn.store.sqlite.pruning import remove
+from cairn.store.sqlite.sessions import unbegun
 from cairn.store.sqlite.spending import uncounted, wrong_counters
 from cairn.store.sqlite.transaction import Transaction
 from cairn.store.submission import respond
 
-OF_SESSIONS = (SessionTitled, SessionRewound, SessionForked)
 STORE = "store"
 """The journal of facts that belong to no run."""
 
@@ -239,12 +238,13 @@ class Create(Request):
         )
         tx.connection.execute(
             "INSERT INTO run (id, parent, parent_at, head, hash, agent, session, principal, "
-            "digest, status, due, created_at, updated_at, behind) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "digest, status, due, created_at, updated_at, behind, previous) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(new.run, parent, new.parent_at, new.parent_at, previous),
                 *(new.agent, new.session, new.principal, new.digest),
                 *(index.status, line.due, created_at, created_at, line.behind),
+                previous_in(self.entries) or "",
             ),
         )
         line.no = tx.connection.last_insert_rowid()
@@ -345,23 +345,33 @@ class Submit(Request):
 
 
 class Remove(Request):
-    """Prune these runs, given as id and head, unless they changed since they were chosen."""
+    """Prune these runs, given as id and head, unless they changed since they were chosen.
 
-    __slots__ = ("before", "chosen", "now", "salts")
+    Sessions that were forked and have no run go too, if nothing was said of them since `before`.
+    """
+
+    __slots__ = ("before", "chosen", "forks", "now", "salts")
 
     def __init__(
-        self, chosen: Sequence[tuple[str, int]], before: int, now: int, salts: Salts
+        self,
+        chosen: Sequence[tuple[str, int]],
+        before: int,
+        now: int,
+        salts: Salts,
+        forks: Collection[str] = (),
     ) -> None:
         super().__init__()
         self.chosen = chosen
         self.before = before
         self.now = now
         self.salts = salts
+        self.forks = frozenset(forks)
 
     def apply(self, tx: Transaction) -> list[str]:
         tx.flush()
         tx.spending.thin(self.before, self.now)
-        return remove(tx, self.chosen, self.now, self.salts)
+        forks = self.forks and self.forks & unbegun(tx.connection, self.before)
+        return remove(tx, self.chosen, self.now, self.salts, forks)
 
 
 class SetBudgets(Request):

@@ -8,6 +8,7 @@ from pathlib import Path
 import apsw
 
 from cairn.errors import SchemaTooNew, UnsupportedStore
+from cairn.store.sqlite import upgrading
 
 APPLICATION_ID = 0x43414952
 """`CAIR`: says in the file's header whose it is."""
@@ -76,6 +77,7 @@ def migrate(connection: apsw.Connection, path: str) -> None:
         for number, file in enumerate(migrations()[version:], version + 1):
             connection.execute(file.read_text(encoding="utf-8"))
             connection.execute(f"PRAGMA user_version = {number}")
+        upgrading.upgrade(connection, version)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
     except BaseException:  # whatever it was, no half of a migration may stay

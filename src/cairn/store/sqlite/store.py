@@ -21,7 +21,7 @@ from cairn.core.events import Entry, RunRef
 from cairn.core.index import Index, Pending
 from cairn.core.messages import Principal, clean
 from cairn.core.state import RunState
-from cairn.errors import ConfigError, StoreClosed, UnsupportedStore
+from cairn.errors import ConfigError, StoreClosed, UnsupportedStore, safe_repr
 from cairn.memory.embedding import Embedding
 from cairn.memory.port import Memory
 from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo
@@ -202,9 +202,11 @@ class SqliteStore:
             ]
         )
 
-    async def sessions(self, principal: str = "", limit: int = 100) -> list[SessionInfo]:
+    async def sessions(
+        self, principal: str = "", limit: int = 100, tenant: str | None = None
+    ) -> list[SessionInfo]:
         """See `Store.sessions`."""
-        return await self._read(lambda c: sessions.listed(c, principal, limit))
+        return await self._read(lambda c: sessions.listed(c, principal, limit, tenant))
 
     async def session(self, session: str) -> SessionInfo:
         """See `Store.session`."""
@@ -260,15 +262,19 @@ class SqliteStore:
         """See `Store.call_alive`."""
         return owners.is_shared(self._owners.call_lock(run, call))
 
-    async def prune(self, before: int, dry_run: bool = False, session: str = "") -> list[str]:
+    async def prune(
+        self, before: int, dry_run: bool = False, session: str = "", now: int = 0
+    ) -> list[str]:
         """See `Store.prune`."""
+        forks = await self._read(lambda c: sessions.unbegun(c, before, session))
         chosen = await self._read(lambda c: pruning.choose(c, self._owners, before, session))
         if dry_run:
             return [run for run, _ in chosen]
+        now = now or time.time_ns() // 1000
         removed: list[str] = []
         for at in range(0, max(len(chosen), 1), pruning.RUNS_AT_ONCE):
             part = chosen[at : at + pruning.RUNS_AT_ONCE]
-            request = Remove(part, before, time.time_ns() // 1000, self._salts)
+            request = Remove(part, before, now, self._salts, forks)
             removed += cast("list[str]", await self._writer.ask(request))
         for run in removed:
             self._owners.forget_calls(run)
@@ -343,7 +349,9 @@ _inherited: set[str] = set()
 def open_sqlite(path: str, *, durability: Literal["full", "process"] = "full") -> SqliteStore:
     """See `cairn.store.open_store`."""
     if durability not in ("full", "process"):
-        raise ConfigError("durability", f"{durability!r} is not known", "Write 'full' or 'process'")
+        raise ConfigError(
+            "durability", f"{safe_repr(durability)} is not known", "Write 'full' or 'process'"
+        )
     real = os.path.realpath(path)
     if real in _inherited:
         raise UnsupportedStore(

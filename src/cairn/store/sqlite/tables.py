@@ -21,7 +21,7 @@ from cairn.core.state import RunState
 from cairn.errors import CorruptJournal
 from cairn.store.sqlite.journal import first_id, spending_rows
 from cairn.store.sqlite.lines import COLUMNS, Line, line_of_number, pending_of_run
-from cairn.store.sqlite.sessions import wrong_messages
+from cairn.store.sqlite.sessions import listed_previous, wrong_messages, wrong_previous
 from cairn.store.sqlite.spending import owner_of, recounted, standing_caps, uncounted
 
 _decoder = msgspec.json.Decoder(Ledger)
@@ -69,7 +69,9 @@ def wrong_line(
     if line.unread or state.end is None:  # else a later run may have taken them over
         follows["unread"] = index.unread
     yield from _compare(connection, line, follows, index.pending)
-    yield from wrong_messages(connection, line, [e for e in entries if e.seq >= own.seq])
+    since = [e for e in entries if e.seq >= own.seq]
+    yield from wrong_messages(connection, line, since)
+    yield from wrong_previous(connection, line, since)
 
 
 def wrong_own_line(connection: apsw.Connection, line: Line) -> Iterator[str]:
@@ -85,9 +87,11 @@ def wrong_own_line(connection: apsw.Connection, line: Line) -> Iterator[str]:
         "fork": ("", 0),
     }
     yield from _compare(connection, line, follows, ())
+    if previous := listed_previous(connection, line):
+        yield f"the run table says previous {previous!r:.200}, the journal says ''"
 
 
-def wrong_erased_line(line: Line) -> Iterator[str]:
+def wrong_erased_line(connection: apsw.Connection, line: Line) -> Iterator[str]:
     """What the run table still says of a run whose events were erased."""
     if line.digest != ERASED:
         return  # its line was left as it was, which is no sign of a change
@@ -95,6 +99,8 @@ def wrong_erased_line(line: Line) -> Iterator[str]:
     for field in ("session", "principal", "waits", "wake_at", "cancel", "behind", "unread"):
         if says[field]:
             yield f"the run table says {field} {says[field]!r}, and the run was erased"
+    if previous := listed_previous(connection, line):
+        yield f"the run table says previous {previous!r:.200}, and the run was erased"
 
 
 def _of_index(index: Index) -> dict[str, object]:

@@ -26,10 +26,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--shrink", action="store_true", help="make failing seeds short")
     parser.add_argument(
         "--theme",
-        choices=("", "approvals", "context"),
+        choices=("", "approvals", "context", "memory"),
         default="",
         help="approvals: worlds full of decisions, expiries, grants and takeovers; "
-        "context: worlds of small windows, in which what is sent is condensed",
+        "context: worlds of small windows, in which what is sent is condensed; "
+        "memory: worlds in which runs remember, sessions are moved and people leave",
     )
     given = parser.parse_args(arguments)
     seeds = given.seeds or (0 if given.minutes else 100)

@@ -39,6 +39,7 @@ class Figures(Record):
         cpu_s: Processor time, over all processes.
         faults: How often each kind of incident happened.
         ends: How the runs ended.
+        seen: What came of memory, sessions and threads, in worlds of memory.
         failures: The seeds that broke something.
     """
 
@@ -50,6 +51,7 @@ class Figures(Record):
     cpu_s: float = 0.0
     faults: dict[str, int] = {}
     ends: dict[str, int] = {}
+    seen: dict[str, int] = {}
     failures: tuple[Failure, ...] = ()
 
     def plus(self, other: Figures) -> Figures:
@@ -63,6 +65,7 @@ class Figures(Record):
             cpu_s=self.cpu_s + other.cpu_s,
             faults=dict(Counter(self.faults) + Counter(other.faults)),
             ends=dict(Counter(self.ends) + Counter(other.ends)),
+            seen=dict(Counter(self.seen) + Counter(other.seen)),
             failures=(*self.failures, *other.failures),
         )
 
@@ -75,6 +78,8 @@ class Figures(Record):
             "ends: " + ", ".join(f"{n} {how}" for how, n in sorted(self.ends.items())),
             f"{sum(self.faults.values())} incidents of {len(self.faults)} kinds:",
             *(f"  {n:7} {kind}" for kind, n in sorted(self.faults.items())),
+            *(["seen:"] if self.seen else []),
+            *(f"  {n:7} {what}" for what, n in sorted(self.seen.items())),
             f"{len(self.failures)} seeds with violations",
         ]
         return "\n".join(lines)
@@ -89,7 +94,7 @@ def kind_of(seed: int, store: str) -> StoreKind:
 
 def simulate_some(seeds: range, store: str, theme: str = "") -> Figures:
     """Several seeds, one after the other, in this process."""
-    rules()
+    rules(theme)
     collecting = gc.isenabled()
     gc.disable()  # a world is one large ring of references: it is collected when it is over
     figures = Figures()
@@ -115,6 +120,7 @@ def _one(seed: int, store: StoreKind, theme: str) -> Figures:
         events=outcome.stats.events,
         faults=outcome.stats.faults,
         ends=outcome.stats.ends,
+        seen=outcome.stats.seen,
         failures=() if outcome.ok else (failed,),
     )
 

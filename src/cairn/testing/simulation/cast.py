@@ -9,11 +9,16 @@ They are made once and hold nothing: what they do is up to the world whose proce
 from __future__ import annotations
 
 import asyncio
+import atexit
+import shutil
+import tempfile
 from functools import cache
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from cairn.agent import Agent, Answer
 from cairn.block import ContextBlock
+from cairn.core.intake import FEW
 from cairn.core.limits import Price, Usage
 from cairn.core.messages import Text
 from cairn.core.policy import Policy
@@ -22,8 +27,11 @@ from cairn.core.terms import ApprovalTerms
 from cairn.crew import prepare
 from cairn.errors import ErrorClass, ModelError
 from cairn.intake import Intake
+from cairn.memory.block import memory_block
 from cairn.ports import ModelReply, ModelRequest, OnDelta, ReplyCall
 from cairn.testing.simulation.loop import HERE
+from cairn.testing.simulation.remembering import SKILL
+from cairn.toolkit.remembering import MEMORY_TOOLS
 from cairn.tools.builtin import ask_user
 from cairn.tools.context import Context
 from cairn.tools.options import Options
@@ -50,6 +58,8 @@ RECOVERIES = {
     "ship": "once",
     "pick": "once",
     "secret": "once",
+    "fetch": "read",
+    **{f"weigh_{n}": "read" for n in range(FEW)},
 }
 SMALL = 10_000
 """Windows up to here are small ones."""
@@ -142,7 +152,9 @@ async def complete(answer: Answer) -> str | None:
 
 @cache
 def agents(theme: str = "") -> tuple[Agent, ...]:
-    """The agents of every simulated world; one full of approvals has one more."""
+    """The agents of a world; one full of approvals has one more, one of memory its own."""
+    if theme == "memory":
+        return _keepers()
     plain, careful = _with_room()
     if theme == "approvals":
         return plain, careful, _guarded()
@@ -152,7 +164,7 @@ def agents(theme: str = "") -> tuple[Agent, ...]:
 def cast_for(theme: str, draw: float) -> tuple[Agent, ...]:
     """Among whom a task's agent is picked, by a number from 0 up to 1."""
     every = agents(theme)
-    if theme == "approvals":
+    if theme in {"approvals", "memory"}:
         return every
     return every[2:] if theme == "context" or draw < SHORT else every[:2]
 
@@ -247,10 +259,54 @@ def _short_of_room() -> tuple[Agent, ...]:
     return condensed, fed, brief
 
 
+def _keepers() -> tuple[Agent, ...]:
+    """One that is short of room and searches, and one with more tools than it is shown at once."""
+    many = [_tool(f"weigh_{n}", effect="read") for n in range(FEW)]
+    tools = [
+        *MEMORY_TOOLS,
+        _tool("look", effect="read", retries=1, wordy=True),
+        _tool("fetch", effect="read", taint="web", wordy=True),
+        _tool("post", effect="write"),
+        _tool("refund", effect="write", conflict_key="n"),
+        _tool("secret", effect="read"),
+    ]
+    keeper = Agent(
+        "keeper",
+        Player("small", 5_200),
+        tools=tools,
+        builtins=("update_plan", "search_history"),
+        history=2,
+        summary_model=None,
+    )
+    clerk = Agent(
+        "clerk",
+        Player("first"),
+        tools=[*tools, *many],
+        builtins=("update_plan",),
+        skills=[_skills()],
+        context=[
+            ContextBlock("known", memory_block(), place="end"),
+            ContextBlock("asked", tool="recall", arguments={"query": "kiwi"}),
+        ],
+    )
+    return keeper, clerk
+
+
 @cache
-def rules() -> dict[str, Rules]:
+def _skills() -> Path:
+    """A folder with a skill; it goes with the process."""
+    folder = Path(tempfile.mkdtemp(prefix="cairn-skills-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "picking").mkdir()
+    (folder / "picking" / "SKILL.md").write_text(SKILL)
+    return folder
+
+
+@cache
+def rules(theme: str = "") -> dict[str, Rules]:
     """By which rules the agents are driven."""
-    every = {agent.name: agent for theme in ("", "approvals") for agent in agents(theme)}
+    themes = ("memory",) if theme == "memory" else ("", "approvals")
+    every = {agent.name: agent for each in themes for agent in agents(each)}
     return {name: prepare(agent, POLICY).rules for name, agent in every.items()}
 
 

@@ -19,10 +19,13 @@ from typing import Any, Protocol, cast
 from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import Row
 from cairn.core.commands import Command
+from cairn.core.erasing import Erasure, Holdings
 from cairn.core.events import Entry, RunRef
 from cairn.core.index import Index, Pending
+from cairn.core.messages import Principal
 from cairn.core.state import RunState
 from cairn.errors import CairnError
+from cairn.memory.embedding import Embedding
 from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo, Store
 from cairn.store.inmemory import InMemoryStore, Journals
 from cairn.store.sqlite import owners
@@ -248,6 +251,29 @@ class _Waited:
     async def _do(self, work: Awaitable[Any]) -> Any:
         return self._elsewhere.do(cast("Coroutine[Any, Any, Any]", work))
 
+    def memory(self, embedding: Embedding | None = None) -> Any:
+        return _MemoryWaited(self.real.memory(embedding), self._elsewhere)
+
+    async def prune(
+        self, before: int, dry_run: bool = False, session: str = "", now: int = 0
+    ) -> list[str]:
+        gone = cast("list[str]", await self._do(self.real.prune(before, dry_run, session, now)))
+        self._wrote("store", 0)
+        return gone
+
+    async def holdings(self, principal: Principal) -> Holdings:
+        return cast("Holdings", await self._do(self.real.holdings(principal)))
+
+    async def erase(
+        self, principal: Principal, now: int, *, actor: str = "", reason: str = ""
+    ) -> Erasure:
+        work = self.real.erase(principal, now, actor=actor, reason=reason)
+        erased = cast("Erasure", await self._do(work))
+        for run in erased.runs:
+            self._wrote(run, 0)
+        self._wrote("store", 0)
+        return erased
+
     async def info(self, run: str) -> RunInfo:
         return cast("RunInfo", await self._do(self.real.info(run)))
 
@@ -287,8 +313,11 @@ class _Waited:
     async def session(self, session: str) -> SessionInfo:
         return cast("SessionInfo", await self._do(self.real.session(session)))
 
-    async def sessions(self, principal: str = "", limit: int = 100) -> list[SessionInfo]:
-        return cast("list[SessionInfo]", await self._do(self.real.sessions(principal, limit)))
+    async def sessions(
+        self, principal: str = "", limit: int = 100, tenant: str | None = None
+    ) -> list[SessionInfo]:
+        found = await self._do(self.real.sessions(principal, limit, tenant))
+        return cast("list[SessionInfo]", found)
 
     async def unread(self, agents: Sequence[str], limit: int = 100) -> list[str]:
         return cast("list[str]", await self._do(self.real.unread(agents, limit)))
@@ -304,3 +333,19 @@ class _Waited:
 
     async def close(self) -> None:
         """The file is closed when the world is over."""
+
+
+class _MemoryWaited:
+    """The memory of such a store: what it does is waited for at once as well."""
+
+    def __init__(self, real: Any, elsewhere: _Elsewhere) -> None:
+        self._real = real
+        self._elsewhere = elsewhere
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._real, name)
+
+        async def waited(*args: Any, **options: Any) -> Any:
+            return self._elsewhere.do(method(*args, **options))
+
+        return waited

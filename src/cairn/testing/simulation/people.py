@@ -15,13 +15,13 @@ from typing import Any, Literal
 from cairn.agent import Agent
 from cairn.core.commands import HandBack, Queue, Resume
 from cairn.core.index import Pending
-from cairn.core.messages import Text
+from cairn.core.messages import Principal, Text
 from cairn.core.policy.form import TaskKind
 from cairn.engine.client import Task
 from cairn.engine.load import load
-from cairn.errors import CairnError, SessionBusy, StoreError
+from cairn.errors import CairnError, SessionBusy, StoreError, UnknownRun
 from cairn.ports import RunFilter, RunInfo
-from cairn.testing.simulation import condensing, deciding
+from cairn.testing.simulation import condensing, deciding, remembering
 from cairn.testing.simulation.cast import agents, cast_for
 from cairn.testing.simulation.world import World
 
@@ -47,7 +47,11 @@ DISTURBANCES = {
     "clock: set back": 0.04,
 }
 """How likely each is, per disturbance laid out."""
-OF_THEMES = {"approvals": deciding.DISTURBANCES, "context": condensing.DISTURBANCES}
+OF_THEMES = {
+    "approvals": deciding.DISTURBANCES,
+    "context": condensing.DISTURBANCES,
+    "memory": remembering.DISTURBANCES,
+}
 LIMITS = {
     "steps": 2,
     "calls": 3,
@@ -96,9 +100,14 @@ class People:
             await self._start(f"r{n}", session, spread=n)
 
     def _often(self, n: int) -> bool:
-        return self.chance.draw(f"session {n}") < 0.4
+        return self.chance.draw(f"session {n}") < (0.8 if self.world.theme == "memory" else 0.4)
 
-    async def _start(self, run: str, session: str = "", spread: int = 0) -> None:
+    async def say_more(self, session: str, who: str) -> None:
+        """One more task for a session, of whom it belongs to."""
+        self.made += 1
+        await self._start(f"m{self.made}", session, who=who)
+
+    async def _start(self, run: str, session: str = "", spread: int = 0, who: str = "") -> None:
         chance, place = self.chance, f"task {run}"
         await asyncio.sleep(chance.draw(place) * spread)
         agent = chance.pick(place, cast_for(self.world.theme, chance.draw(f"room {run}")))
@@ -106,9 +115,14 @@ class People:
         if chance.incident(f"limits {run}", {"limits: narrow": 0.35}):
             names = chance.some(place, tuple(LIMITS), 2)
             limits = limits.narrowed({name: LIMITS[name] for name in names})
+        whose = Principal()
+        if self.world.theme == "memory":
+            whose = Principal(id=who) if who else remembering.whose(chance, run)
+            session = f"{whose.id}-s" if session and not who else session
         task = Task(
             agent=agent.name,
             input=(Text(f"task of {run}"),),
+            principal=whose,
             session=session,
             limits=limits,
             kind=self._kind(run, agent, chance.draw(place)),
@@ -127,6 +141,8 @@ class People:
             except SessionBusy as busy:
                 await self._try(partial(self._tell, busy.run, run))
                 return
+            except UnknownRun:
+                return  # it, or what it would have gone on from, was erased meanwhile
             else:
                 return
 
@@ -203,6 +219,9 @@ class People:
             return
         if what in deciding.ACTS:
             await deciding.act(self, what, place)
+            return
+        if what in remembering.ACTS:
+            await remembering.act(self, what, place)
             return
         runs = await self.client.runs(RunFilter())
         if what == "session message":

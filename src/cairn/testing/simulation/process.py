@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cairn.errors import CairnError
 from cairn.runtime import Runtime
 from cairn.testing.simulation.cast import POLICY, agents
 from cairn.testing.simulation.loop import Place
+from cairn.testing.simulation.remembering import RULES, in_a_thread
 from cairn.testing.simulation.stores import FaultyStore
+from cairn.tools.slots import Slots
 
 if TYPE_CHECKING:
     from cairn.testing.simulation.world import World
 
+SLOTS = 3
+"""How many threads a process may have at once."""
 LEASE_S = 30.0
 """After how much silence the others may take its runs over."""
 
@@ -57,8 +62,12 @@ class Process(Place):
             agents=[] if is_people else agents(world.theme),
             policy=POLICY,
             deps=self,
+            memory=RULES if world.theme == "memory" else None,
             clock=SimulatedClock(world),
         )
+        self.rt.host.threads = partial(in_a_thread, self)
+        self.rt.host.slots = Slots(SLOTS)
+        self.rt.host.new_id = world.new_id
         self.rt.host.jitter = lambda: world.chance.draw("jitter")
         self.main: asyncio.Task[Any] | None = None
         self.troubled = False

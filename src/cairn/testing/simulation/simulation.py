@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, Literal
 
@@ -12,18 +13,22 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.codec import encode
-from cairn.core.messages import Record
+from cairn.core.messages import Record, calls_of
+from cairn.errors import CairnError
 from cairn.ports import RunFilter
 from cairn.testing.invariants import Violation, check_acknowledged, check_effects, check_store
 from cairn.testing.simulation.cast import RECOVERIES, rules
 from cairn.testing.simulation.chance import Chance
 from cairn.testing.simulation.condensing import check_sent
 from cairn.testing.simulation.disks import Disk, File, Memory
+from cairn.testing.simulation.facts import check_facts
+from cairn.testing.simulation.histories import check_histories
 from cairn.testing.simulation.loop import Stuck, VirtualLoop
 from cairn.testing.simulation.people import ENDED, People
+from cairn.testing.simulation.remembering import BESIDE, PROJECT, SKILL, the_last_wish
+from cairn.testing.simulation.removals import check_keys, check_nothing_left, check_removed
 from cairn.testing.simulation.truth import check_truth
 from cairn.testing.simulation.world import World
-from cairn.tools.slots import SLOTS
 
 StoreKind = Literal["memory", "sqlite"]
 STILL_S = 60.0
@@ -38,6 +43,7 @@ class Stats(Record):
     seconds: float = 0.0
     faults: dict[str, int] = {}
     ends: dict[str, int] = {}
+    seen: dict[str, int] = {}
 
 
 class Outcome(Record, gc=True):
@@ -91,8 +97,9 @@ class Simulation(Record):
         only: Numbers of the runs to hand over, from 1; all by default.
         turns: How many turns a run's script may have at most.
         theme: `approvals` for a world in which nearly all is about approvals, grants and
-            takeovers, `context` for one whose models have small windows; empty for one of
-            everything.
+            takeovers, `context` for one whose models have small windows, `memory` for one in
+            which runs remember, sessions are moved and people leave (needs PyYAML, for a skill);
+            empty for one of all else.
     """
 
     seed: int
@@ -174,30 +181,74 @@ class _Story:
         for info in await world.look.runs(RunFilter(limit=1_000)):
             if info.leased:
                 self.say("alive", "it has ended and is still claimed", info.run)
-        if SLOTS.taken:
-            self.say("alive", f"{SLOTS.taken} threads are taken")
+        for process in here:
+            taken = process.rt.host.slots.taken
+            at_work = sum(not t.over and t.process is process for t in world.threads)
+            if taken != at_work:
+                self.say("alive", f"{process.name} holds {taken} threads, and {at_work} work")
 
     async def _examine(self, *, settled: bool) -> None:
         world, look = self.world, self.world.look
-        self.violations += await check_store(look, rules=rules())
+        self.violations += await check_store(look, rules=rules(world.theme))
         own: dict[str, list[ev.Entry]] = {}
         for info in reversed(await look.runs(RunFilter(limit=1_000))):
+            self.ends[info.status] += 1
+            if info.erased:
+                continue
             entries = await look.read(info.run)
             self.trace[info.run] = entries
             own[info.run] = entries[info.parent_at :]
-            self.ends[info.status] += 1
             if not settled and info.status not in ENDED:
                 said = f"it is {info.status} and waits for {', '.join(info.waits) or 'nobody'}"
                 self.say("settled", said, info.run)
         witness = world.witness
-        self.violations += check_acknowledged(own, witness.kept)
+        kept = [each for each in witness.kept if not witness.lines.is_gone(each.run)]
+        self.violations += check_acknowledged(own, kept)
         self.violations += check_effects(self.trace, witness.effects, RECOVERIES)
         self.violations += check_truth(own, witness.effects)
         for run in own:
             sent = [each for each in witness.sent if each.run == run]
             self.violations += await check_sent(look, run, sent) if sent else []
+        if world.theme == "memory":
+            await self._remembered(own, settled=settled)
         self.violations += witness.found
         self.violations += witness.grants.found
+        self.violations += witness.facts.found
+        self.violations += witness.lines.found
+
+    async def _remembered(self, own: Mapping[str, Sequence[ev.Entry]], *, settled: bool) -> None:
+        """What is remembered, and what is left of who was erased; somebody more leaves last."""
+        world, witness = self.world, self.world.witness
+        self.violations += check_keys(witness.lines, witness.effects)
+        self.violations += await check_facts(world.look, witness.facts, own, PROJECT)
+        self.violations += await check_removed(world.look, witness.lines, self.trace)
+        self.violations += await check_histories(world.look, self.trace, SKILL)
+        if not settled:
+            return
+        try:
+            who = await world.loop.start(world.people, the_last_wish(self.people))
+        except CairnError as error:
+            self.say("erased", f"all is over, and the last erasing is refused: {error}")
+            return
+        left = {r: e for r, e in self.trace.items() if not witness.lines.is_gone(r)}
+        self.violations += await check_nothing_left(world.look, who)
+        self.violations += await check_removed(world.look, witness.lines, left)
+        self.violations += await check_facts(world.look, witness.facts, {}, PROJECT)
+
+    def _seen(self) -> Counter[str]:
+        """What came of it in a world of memory, so that it shows if something was never tried."""
+        witness = self.world.witness
+        seen = witness.facts.seen + witness.lines.seen
+        names: dict[str, str] = {}
+        for entry in (entry for entries in self.trace.values() for entry in entries):
+            event = entry.event
+            if isinstance(event, ev.ModelCompleted):
+                names |= {part.id: part.name for part in calls_of(event.parts)}
+            elif isinstance(event, ev.ToolCompleted) and names.get(event.call) in BESIDE:
+                seen[f"{names[event.call]} done in a thread"] += 1
+            elif isinstance(event, ev.ToolsOffered):
+                seen["tools found"] += 1
+        return seen
 
     def outcome(self, seed: int, seconds: float) -> Outcome:
         chance = self.world.chance
@@ -207,6 +258,7 @@ class _Story:
             seconds=seconds,
             faults=dict(chance.counts),
             ends=dict(self.ends),
+            seen=dict(self._seen()),
         )
         return Outcome(
             seed=seed,

@@ -15,7 +15,10 @@ from cairn.core.index import Index, Pending
 from cairn.core.messages import Principal
 from cairn.core.state import RunState
 from cairn.errors import StoreBusy, StoreClosed, StoreFailed
+from cairn.memory.embedding import Embedding
+from cairn.memory.port import Memory
 from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo, Store
+from cairn.testing.simulation.facts import FaultyMemory
 
 if TYPE_CHECKING:
     from cairn.testing.simulation.process import Process
@@ -109,9 +112,15 @@ class FaultyStore:
     # ------------------------------------------------------------ writing
 
     async def create(self, new: NewRun, entries: Sequence[Entry], index: Index) -> RunInfo | None:
-        found = await self._write("create", lambda: self.inner.create(new, entries, index))
+        found = await self._write("create", lambda: self._create(new, entries, index))
         if found is None:
             self._world.witness.acknowledged(new.run, entries)
+        return found
+
+    async def _create(self, new: NewRun, entries: Sequence[Entry], index: Index) -> RunInfo | None:
+        found = await self.inner.create(new, entries, index)
+        if found is None:
+            self._world.witness.lines.created(new, entries)
         return found
 
     async def claim(self, run: str) -> Claim | None:
@@ -136,6 +145,7 @@ class FaultyStore:
         async def work() -> None:
             await self.inner.append(run, epoch, entries, index, release=release, beside=beside)
             self._world.witness.wrote(run, epoch)
+            self._world.witness.lines.appended(run, entries)
             self._world.witness.grants.appended(run, entries, beside)
 
         await self._write("append", work)
@@ -145,6 +155,7 @@ class FaultyStore:
         async def work() -> None:
             await self.inner.keep(head, entries)
             self._world.witness.grants.kept(entries)
+            self._world.witness.lines.kept(entries)
 
         await self._write("keep", work)
 
@@ -155,12 +166,43 @@ class FaultyStore:
             state, entry = await self.inner.submit(run, seen, command, now, actor)
             if entry is not None:
                 self._world.witness.grants.submitted(run, entry)
+                self._world.witness.lines.appended(run, (entry,))
             return state, entry
 
         state, entry = await self._write("submit", work)
         if entry is not None:
             self._world.witness.acknowledged(run, (entry,))
         return state, entry
+
+    def memory(self, embedding: Embedding | None = None) -> Memory:
+        """The facts that are kept here, which fail as all else does."""
+
+        def inner() -> Memory:
+            found: Memory = self.inner.memory(embedding)  # type: ignore[attr-defined]  # it has one
+            return found
+
+        return FaultyMemory(inner, self._write, self._read, self._world.witness.facts)
+
+    async def prune(
+        self, before: int, dry_run: bool = False, session: str = "", now: int = 0
+    ) -> list[str]:
+        async def work() -> list[str]:
+            gone = await self.inner.prune(before, dry_run, session, now)
+            self._world.witness.lines.removed(() if dry_run else gone)
+            return gone
+
+        return await self._write("prune", work)
+
+    async def erase(
+        self, principal: Principal, now: int, *, actor: str = "", reason: str = ""
+    ) -> Erasure:
+        async def work() -> Erasure:
+            erased = await self.inner.erase(principal, now, actor=actor, reason=reason)
+            self._world.witness.facts.erased(principal, erased.facts)
+            self._world.witness.lines.principal_erased(principal, erased)
+            return erased
+
+        return await self._write("erase", work)
 
     # ------------------------------------------------------------ reading
 
@@ -203,8 +245,10 @@ class FaultyStore:
     async def session(self, session: str) -> SessionInfo:
         return await self._read(lambda: self.inner.session(session))
 
-    async def sessions(self, principal: str = "", limit: int = 100) -> list[SessionInfo]:
-        return await self._read(lambda: self.inner.sessions(principal, limit))
+    async def sessions(
+        self, principal: str = "", limit: int = 100, tenant: str | None = None
+    ) -> list[SessionInfo]:
+        return await self._read(lambda: self.inner.sessions(principal, limit, tenant))
 
     async def unread(self, agents: Sequence[str], limit: int = 100) -> list[str]:
         return await self._read(lambda: self.inner.unread(agents, limit))
@@ -228,16 +272,8 @@ class FaultyStore:
     def call_alive(self, run: str, call: str) -> bool:
         return self.inner.call_alive(run, call)
 
-    async def prune(self, before: int, dry_run: bool = False, session: str = "") -> list[str]:
-        return await self.inner.prune(before, dry_run, session)
-
     async def holdings(self, principal: Principal) -> Holdings:
-        return await self.inner.holdings(principal)
-
-    async def erase(
-        self, principal: Principal, now: int, *, actor: str = "", reason: str = ""
-    ) -> Erasure:
-        return await self.inner.erase(principal, now, actor=actor, reason=reason)
+        return await self._read(lambda: self.inner.holdings(principal))
 
     async def backup(self, path: str) -> None:
         await self.inner.backup(path)

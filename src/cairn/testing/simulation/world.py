@@ -16,11 +16,13 @@ from cairn.core.messages import Text
 from cairn.errors import NotDone, ToolError, Unsure
 from cairn.ports import ModelReply, ModelRequest, OnDelta, ReplyCall
 from cairn.testing.invariants import Acknowledged, Effect, Violation, fingerprint
-from cairn.testing.simulation import cast, condensing, deciding
+from cairn.testing.simulation import cast, condensing, deciding, remembering
 from cairn.testing.simulation.chance import Chance
 from cairn.testing.simulation.disks import Disk
+from cairn.testing.simulation.facts import FactBook
 from cairn.testing.simulation.loop import VirtualLoop
 from cairn.testing.simulation.process import Process
+from cairn.testing.simulation.removals import LineBook
 from cairn.tools.context import Context
 from cairn.tools.verdicts import NOT_HAPPENED, UNKNOWN, happened
 
@@ -77,6 +79,8 @@ class Witness:
     epochs: dict[str, int] = field(default_factory=dict)
     sent: list[condensing.Sent] = field(default_factory=list)
     grants: deciding.GrantBook = field(default_factory=deciding.GrantBook)
+    facts: FactBook = field(default_factory=FactBook)
+    lines: LineBook = field(default_factory=LineBook)
 
     def claimed(self, run: str, epoch: int) -> None:
         """Somebody was given the right to write."""
@@ -114,8 +118,11 @@ class World:
         self.processes: list[Process] = []
         self.wanted = 1
         self.over = False
+        self.threads: list[remembering.Thread] = []
+        """All that were begun, over or not."""
         self.offset_us = 0
         self._born = 0
+        self._named = 0
         self._lines: dict[tuple[str, int], ModelReply] = {}
         self._lengths: dict[str, int] = {}
         self.people = Process(self, "people", is_people=True)
@@ -130,6 +137,11 @@ class World:
     def later(self, seconds: float, what: Callable[[], object]) -> None:
         """Have the world itself do something."""
         self.loop.call_later(seconds, what, context=Surroundings())
+
+    def new_id(self) -> str:
+        """The id of a run that the runtime itself begins."""
+        self._named += 1
+        return f"u{self._named}"
 
     # ---------------------------------------------------------------- processes
 
@@ -214,8 +226,11 @@ class World:
             return ModelReply(parts=(Text(f"done after {turn}"),), usage=cast.USED)
         calls: list[ReplyCall] = []
         for n in range(chance.between(place, 1, 4)):
-            if small and chance.draw(place) < 0.94:
+            if small and self.theme != "memory" and chance.draw(place) < 0.94:
                 calls.append(condensing.call_of(chance, place))
+                continue
+            if self.theme == "memory":
+                calls.append(remembering.call_of(chance, run, f"{place}.{n}"))
                 continue
             tool = chance.pick(place, deciding.KINDS if self.theme == "approvals" else cast.KINDS)
             arguments = f'{{"n":{chance.between(place, 0, 3)}}}'
@@ -306,7 +321,7 @@ class World:
         await asyncio.sleep(WRITTEN_S)
         if process.troubled or process.gone:
             return
-        if not _is_written(await self.look.read(run), call, attempt):
+        if not _is_written(await self._journal(run), call, attempt) and not self.lost(run):
             said = f"attempt {attempt} of {call} returned {WRITTEN_S:g} s ago"
             self.witness.say("known", run, f"{said} and nothing says so")
 
@@ -316,10 +331,17 @@ class World:
         """The intent of what happens now, which must be durable."""
         if self.over:
             raise asyncio.CancelledError
-        found = next(filter(is_it, reversed(await self.look.read(run))), None)
-        if found is None:
+        found = next(filter(is_it, reversed(await self._journal(run))), None)
+        if found is None and not self.lost(run):
             self.witness.say("intent", run, f"{what} is made and its intent is not durable")
         return found
+
+    async def _journal(self, run: str) -> list[ev.Entry]:
+        return [] if self.lost(run) else await self.look.read(run)
+
+    def lost(self, run: str) -> bool:
+        """Whether somebody has removed it, so that nothing can be said of it any more."""
+        return self.witness.lines.is_gone(run)
 
     def _happens(self, ctx: Context[Any], tool: str) -> None:
         if self.over:

@@ -1,13 +1,9 @@
-"""The seams of the house: what a store, a model, a clock and an observer promise.
-
-A contract says what must never happen, not only the types. The store's has a suite in
-`cairn.testing` that every store passes whole.
-"""
+"""What a store promises; `cairn.testing` has the suite that every store passes whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from cairn.core.budgets import Cap, Standing
 from cairn.core.codec import Row
@@ -15,58 +11,26 @@ from cairn.core.commands import Command
 from cairn.core.erasing import Erasure, Holdings
 from cairn.core.events import Entry, RunRef
 from cairn.core.index import Index, Pending
-from cairn.core.limits import Price, Usage
-from cairn.core.messages import Message, Part, Principal, Record
+from cairn.core.messages import Principal
 from cairn.core.run_table import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo
 from cairn.core.state import RunState
-from cairn.errors import ErrorClass
-
-__all__ = [
-    "Beside",
-    "Claim",
-    "Clock",
-    "Delta",
-    "Discard",
-    "Erasure",
-    "Holdings",
-    "Lane",
-    "Model",
-    "ModelReply",
-    "ModelRequest",
-    "NewRun",
-    "Observed",
-    "Observer",
-    "OnDelta",
-    "Permit",
-    "Progress",
-    "ReplyCall",
-    "RunFilter",
-    "RunInfo",
-    "SessionInfo",
-    "SessionLists",
-    "Store",
-    "ToolSchema",
-]
-
-# ---------------------------------------------------------------- store
 
 
 class SessionLists(Protocol):
     """What a store says of sessions; the facts that move one are kept with `Store.keep`."""
 
     async def session_head(self, session: str) -> RunInfo | None:
-        """The run a session stands at: its newest that has begun, or one it was put on since.
-
-        None if there is no such session.
-        """
+        """The run a session stands at: its newest begun, or one it was put on since; None: none."""
         ...
 
     async def session_open(self, session: str) -> list[RunInfo]:
         """The runs of a session that are not over, oldest first: the active one, those behind."""
         ...
 
-    async def sessions(self, principal: str = "", limit: int = 100) -> list[SessionInfo]:
-        """Sessions, the one with the newest run first; those of one principal's id, or all."""
+    async def sessions(
+        self, principal: str = "", limit: int = 100, tenant: str | None = None
+    ) -> list[SessionInfo]:
+        """Sessions, the newest run's first; all, or one principal's by id and, if given, tenant."""
         ...
 
     async def session(self, session: str) -> SessionInfo:
@@ -180,9 +144,7 @@ class Store(SessionLists, Protocol):
         """Write facts that belong to no run: all or none, durable when it returns.
 
         They go to the journal named `store`, which is read like a run's. `entries[0].seq - 1` is
-        the head they were decided at.
-
-        A session that is rewound or forked stands at the run it names from then on.
+        the head they were decided at. A rewound or forked session stands at the run it names.
 
         Raises:
             Moved: its head is not `head`: read its tail and decide anew; a session to be rewound
@@ -247,12 +209,15 @@ class Store(SessionLists, Protocol):
         """Whether a child process of this call still holds its lock file."""
         ...
 
-    async def prune(self, before: int, dry_run: bool = False, session: str = "") -> list[str]:
+    async def prune(
+        self, before: int, dry_run: bool = False, session: str = "", now: int = 0
+    ) -> list[str]:
         """Remove whole ended runs last written before this time; a tombstone keeps each hash.
 
-        Runs with living forks, with an effect still unknown, with messages nobody has read, named
-        by a later run of a live session, or that another session was forked from stay. With
-        `session` only runs of that one go.
+        Runs stay that others go on from, before a later one of their session, with living forks,
+        an unknown effect or unread messages. With its last run, or as a fork without one of which
+        nothing was said since, goes what is said of a session, as `session.removed` says. With
+        `session` only that one goes. `now` is for the records: 0 for this machine's clock.
         """
         ...
 
@@ -291,210 +256,3 @@ class Store(SessionLists, Protocol):
     async def close(self) -> None:
         """Finish what is queued, give the owner's lock back."""
         ...
-
-
-# ---------------------------------------------------------------- model
-
-
-class ToolSchema(Record):
-    """A tool as the model is told of it; `parameters` is a JSON Schema object."""
-
-    name: str
-    description: str
-    parameters: dict[str, Any]
-
-
-class ModelRequest(Record, gc=True):
-    """One request, complete. A model adds nothing of its own to it.
-
-    Args:
-        system: Instruction blocks, joined.
-        messages: The conversation, well-formed: every call answered exactly once.
-        tools: What is offered; empty for none.
-        tool_choice: auto, none, required, or a tool's name.
-        output_schema: JSON Schema of the final answer, if it is typed.
-        max_output: Output tokens at most.
-        timeout_s: Deadline of the whole call.
-        turn: How many model outcomes this run had before; a scripted model picks by it.
-        run, step, attempt: Where in the trace it stands.
-    """
-
-    system: str
-    messages: Sequence[Message]
-    tools: tuple[ToolSchema, ...] = ()
-    tool_choice: str = "auto"
-    output_mode: Literal["text", "schema", "action"] = "text"
-    output_schema: dict[str, Any] | None = None
-    max_output: int = 4096
-    timeout_s: float = 120.0
-    turn: int = 0
-    run: str = ""
-    step: int = 0
-    attempt: int = 1
-
-
-class ReplyCall(Record):
-    """A tool call as the provider gave it; `arguments` is its exact text.
-
-    `opaque` is what the provider wants back with the call in later requests. `place` is how many
-    parts of the reply came before it; negative for all of them.
-    """
-
-    name: str
-    arguments: str = "{}"
-    id: str = ""
-    opaque: str = ""
-    place: int = -1
-
-
-class ModelReply(Record):
-    """What came back, whole. A cut or refused reply is an error, never a reply.
-
-    Args:
-        parts: Text and reasoning, in order.
-        calls: Tool calls, in order.
-        finish: The provider's own reason: stop, tool_calls, length, content_filter, …
-        usage: Tokens in disjoint buckets; cost is added by the runtime. None when the provider
-            did not say: the request is then charged at its reservation.
-        request_id: The provider's id of the exchange.
-        first_token_us: Time to the first token, 0 when not streamed.
-        model: Which model answered, as the provider says it.
-    """
-
-    parts: tuple[Part, ...] = ()
-    calls: tuple[ReplyCall, ...] = ()
-    finish: str = "stop"
-    usage: Usage | None = Usage()
-    request_id: str = ""
-    first_token_us: int = 0
-    model: str = ""
-
-
-OnDelta = Callable[[str], None]
-
-
-class Permit(Protocol):
-    """Leave to make one request; it must be closed once, however the request ended."""
-
-    def close(
-        self, fault: ErrorClass | None = None, *, retry_after_s: float = 0.0, tokens: int = 0
-    ) -> None:
-        """The request has ended.
-
-        Args:
-            fault: What went wrong, None for a reply. A fault that is not the provider's
-                (cancelled, internal) says nothing of the provider.
-            retry_after_s: How long the provider asked to wait, 0 if it did not.
-            tokens: What it used, 0 if that is not known.
-        """
-        ...
-
-
-class Lane(Protocol):
-    """The way to one provider, shared by all runs of the process, whatever loop they run in."""
-
-    def try_enter(self, tokens: int) -> Permit | None:
-        """Leave at once, or None while others are ahead or the provider needs a rest.
-
-        Args:
-            tokens: What the request reserves, for limits on tokens per minute.
-        """
-        ...
-
-    async def enter(self, tokens: int) -> Permit:
-        """As `try_enter`, first come, first served. Cancelling it leaves no trace."""
-        ...
-
-
-class Model(Protocol):
-    """A language model.
-
-    It must never: retry by itself, hand out a partial reply as whole, keep state between
-    requests that a restart would lose, or raise anything but `ModelError` for a fault of the
-    other side.
-
-    Beside what stands here a model may say `takes_tools = False` (it answers with one JSON
-    action in place of tool calls), `timeout_s` (deadline of one request, 120 by default), and
-    `lane` (a `Lane` that requests wait for). It may have `check()`, which raises `ConfigError`
-    when it could not be asked here, an async `ready()` that loads what a first request needs, and
-    `close()`, sync or async, which gives back what it holds open in the running loop. `price` None
-    is an unknown price.
-    """
-
-    @property
-    def name(self) -> str:
-        """How the trace calls it, `provider:name` for a provider's."""
-        ...
-
-    @property
-    def price(self) -> Price | None:
-        """What its tokens cost; None when nobody knows."""
-        ...
-
-    @property
-    def window(self) -> int:
-        """How many tokens a request and its reply may have together."""
-        ...
-
-    @property
-    def max_output(self) -> int:
-        """How many tokens a reply is given room for, at most."""
-        ...
-
-    async def request(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
-        """Make one request. `on_delta` is called with text as it arrives.
-
-        Raises:
-            ModelError: with the class the ladder decides by.
-        """
-        ...
-
-
-# ---------------------------------------------------------------- the small ones
-
-
-class Clock(Protocol):
-    """Where time comes from."""
-
-    def now_us(self) -> int:
-        """Microseconds since 1970, UTC."""
-        ...
-
-    def monotonic_us(self) -> int:
-        """Microseconds of a clock that never jumps."""
-        ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Let this much time pass; back-off is waited for with it."""
-        ...
-
-
-class Delta(Record):
-    """Text as it arrives: shown, never kept."""
-
-    run: str
-    step: int
-    attempt: int
-    text: str
-
-
-class Discard(Record):
-    """What was shown of this attempt is void."""
-
-    run: str
-    step: int
-    attempt: int
-
-
-class Progress(Record):
-    """A tool reports how far it is: shown, never kept."""
-
-    run: str
-    call: str
-    message: str
-    fraction: float | None = None
-
-
-Observed = Entry | Delta | Discard | Progress
-Observer = Callable[[str, Observed], None]
-"""Called with the run id and what happened; must return at once and not raise."""
