@@ -100,6 +100,13 @@ def test_a_question_is_answered_in_line(cairn: Cairn) -> None:
     assert "asker> Thank you." in said.out
 
 
+def test_help_and_an_empty_line_at_a_question_are_no_answer(cairn: Cairn) -> None:
+    said = cairn("chat", "asker", "--session", "s", input="Help\n/help\n\n/quit\n")
+    assert "what you write is the answer" in said.out
+    assert "nothing is answered; the question stays open" in said.out
+    assert [item["kind"] for item in cairn("inbox", "--json").objects] == ["input"]
+
+
 def test_what_is_left_for_later_waits_and_is_asked_again_next_time(cairn: Cairn) -> None:
     said = cairn("chat", "shop", "--session", "s", input="Refund it\nlater\n")
     assert said.code == 5

@@ -312,6 +312,19 @@ def test_what_a_model_has_said_of_constraints_outlives_two_rules() -> None:
         assert "- never ship to Berlin" in section(state.summary, "Constraints")
 
 
+def test_rules_carry_on_what_a_model_said_heading_by_heading_however_long_its_goal_was() -> None:
+    text = HEADS.replace("## Constraints\nNone", "## Constraints\n- never ship to Berlin")
+    text = text.replace("## Goal\nNone", "## Goal\n" + "Sort out all of the orders. " * 40)
+    text = text.replace("## Decisions\nNone", "## Decisions\n- refund AB-4003")
+    text = text.replace("## Key evidence\nNone", "## Key evidence\n- the parcel was lost")
+    state = condense(add_request(begun(), user("Go on.")), "model", text)
+    for _ in range(3):
+        state = condense(add_request(state, user("And on.")), "rule")
+        assert section(state.summary, "Constraints") == "- never ship to Berlin"
+        assert section(state.summary, "Decisions").startswith("- refund AB-4003")
+        assert section(state.summary, "Key evidence").count("the parcel was lost") == 1
+
+
 def test_the_agents_last_words_give_way_to_the_first_requests() -> None:
     state = begun("Hello")
     state = add_request(state, user("Never ship to Berlin."))
@@ -332,5 +345,5 @@ def test_a_rule_tells_of_a_models_summary_without_its_marks_and_its_empty_headin
     assert state.summary.startswith("[data ")
     state = condense(add_request(state, user("And on.")), "rule")
     told = section(state.summary, "Constraints")
-    assert told == "Constraints:\n- never ship to Berlin\nOpen:\n- asked: Do it."
+    assert told == "- never ship to Berlin"
     assert state.summary.count("[data ") == state.summary.count("[end of data ") == 1

@@ -126,6 +126,7 @@ def test_the_command_lists_shared_sessions_and_writes_no_copy_before_it_refuses(
     assert not (here / "copy.jsonl").exists()
     told, code = cairn("erase", "--principal", "ann", "--yes", "--shared")
     assert (code, "erased: 2 runs" in told) == (0, True)
+    assert "shared sessions go whole, with what others wrote in them: 2 runs" in told
     assert b"I live in Rome" not in (here / "cairn.db").read_bytes()
     told, code = cairn("verify")
     assert code == 0, told

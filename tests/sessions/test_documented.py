@@ -202,3 +202,26 @@ def test_a_message_is_accepted_as_soon_as_it_is_kept():
         assert rt.follow(posted).text == "read"
         received = rt.receive(channel="mail", principal="bob", text="hello")
         assert received.status == "completed"
+
+
+def test_the_same_id_of_two_senders_of_a_shared_session_is_two_messages():
+    route = Route(agent="desk", channel="room", session="channel", shared=True)
+    with Runtime(":memory:", [Agent("desk", Scripted(lambda _: "ok"))], routes=[route]) as rt:
+        posted = [
+            rt.accept(channel="room", principal=who, text="yes", id="1")
+            for who in ("ann", "bob", "ann", "bob")
+        ]
+        assert posted[0] == posted[2]
+        assert posted[1] == posted[3]
+        assert (posted[0].run, posted[0].seq) != (posted[1].run, posted[1].seq)
+        assert len(rt.holdings("bob").shared) == 1
+
+
+def test_an_exported_session_is_for_the_eyes_of_whoever_wrote_it_only(tmp_path):
+    with Runtime(tmp_path / "s.db", [Agent("desk", Scripted(["Hello."]))]) as rt:
+        rt.send("s", "hi", agent="desk")
+    store = ("--store", str(tmp_path / "s.db"))
+    assert cairn("sessions", "export", "s", "", *store).exit_code == 2
+    assert cairn("sessions", "export", "s", str(tmp_path / "out"), *store).exit_code == 0
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "out").iterdir()}
+    assert modes == {"events.jsonl": 0o600, "transcript.md": 0o600}

@@ -252,8 +252,10 @@ class _Talk:
 
     def _ask_for_answer(self, item: Request) -> bool:
         print_line(f"{self._agent} asks: {detail(item, self._hints)}")
-        text = ask("answer> ")
+        while (text := ask("answer> ")) is not None and text.strip() == "/help":
+            print_line("what you write is the answer; an empty line leaves the question open")
         if not text or not text.strip() or text.strip() in LEAVING:  # as at the other prompt
+            print_line("nothing is answered; the question stays open")
             return False
         self._runner.run(self._runtime.client.answer(item.id, text, self._shown.by))
         return True

@@ -81,6 +81,8 @@ def erase(  # noqa: PLR0913 - one parameter for each option of the command
             return exits.REFUSED
         if not json:
             _show(whose, held, talks, workspaces=_where(runtime, place))
+            if shared:
+                await _show_whole(runtime, held)
         await runtime.check_erasable_async(whose, force=force, shared=shared)
         if export:
             lines = await _write(runtime, whose, export, "--export")
@@ -202,6 +204,15 @@ def _show(whose: Principal, held: Holdings, talks: list[str], *, workspaces: str
         print_line(f"  shared session: {visible_line(talk)}")
     if held.runs and workspaces:
         print_line(f"  {workspaces}")
+
+
+async def _show_whole(runtime: Runtime, held: Holdings) -> None:
+    """What goes beside what is theirs, when shared sessions are erased."""
+    sessions = {info.session for info in held.shared}
+    runs = [(await runtime.store.session(session)).runs for session in sessions]
+    if runs:
+        whole = count(sum(runs), "run")
+        print_line(f"  shared sessions go whole, with what others wrote in them: {whole}")
 
 
 def _tell(whose: Principal, erased: Erasure, *, json: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -285,6 +286,8 @@ def export(
     `cairn export` writes them. Kept elsewhere, `cairn verify --heads FOLDER/events.jsonl` finds
     what was changed, cut off or removed since. `transcript.md` holds what was said.
     """
+    if not folder.strip():
+        raise ConfigError("FOLDER", "it is empty", "Name a folder, or . for this one")
     place = Path(folder)
     wanted = (place / EVENTS, place / TRANSCRIPT)
     there = [str(file) for file in wanted if file.exists()]
@@ -296,8 +299,8 @@ def export(
     )
     try:
         place.mkdir(parents=True, exist_ok=True)
-        wanted[0].write_text("".join(map(json_line, lines)), encoding="utf-8")
-        wanted[1].write_text(text, encoding="utf-8")
+        _write(wanted[0], "".join(map(json_line, lines)))
+        _write(wanted[1], text)
     except OSError as error:
         problem = f"{folder} cannot be written: {error.strerror}"
         raise ConfigError("FOLDER", problem, "Name another folder") from error
@@ -305,6 +308,14 @@ def export(
     said = f"wrote {count(len(lines), 'event')} of {count(runs, 'run')} to {wanted[0]}"
     tell(json, "wrote", str(wanted[0]), said, session=session)
     tell(json, "wrote", str(wanted[1]), f"wrote what was said to {wanted[1]}", session=session)
+
+
+def _write(file: Path, text: str) -> None:
+    """Write words of people, for the eyes of whoever asked for them."""
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        os.fchmod(handle, 0o600)  # the file may have been there
+        out.write(text)
 
 
 async def _exported(client: Client, session: str) -> tuple[list[dict[str, Any]], str]:

@@ -301,7 +301,10 @@ def _restore(state: RunState) -> ev.ContextRestored:
             "there is nothing to take a compaction back for"
         )
     if not state.compactions:
-        raise Refused(f"nothing of run {state.run} was condensed, or it was taken back already")
+        raise Refused(
+            f"nothing of run {state.run} was condensed, or it was taken back already; what was "
+            "condensed in an earlier run of its session stays so"
+        )
     if state.request is not None:
         raise Refused(
             f"run {state.run} waits for the reply of its model, which was sent the condensed "

@@ -43,6 +43,9 @@ ADDED = ((8, 400), (8, 200), (8, 80), (4, 30), (2, 0))
 OPEN_FIRST, OPEN_LAST = 2, 4
 """Which of many requests that wait for one answer are named."""
 PLAN_CHARS = 600
+EARLIER = "- earlier: "
+"""How a rule begins the line that tells of a model's evidence."""
+_DECIDED = re.compile(r"- request \d+: ")
 _PLAIN = frozenset(name.casefold() for name in SECTIONS)
 _HEADING = re.compile(r"#{1,6} +(\S.*)|\*\*(.+)\*\*:?")
 """A line that is one, without the blanks around it; blanks in it must not be tried in turns."""
@@ -227,8 +230,13 @@ def _written(
         *(f"- {each}" for each in calls),
     ]
     decided = [f"- request {n}: {how}" for n, how in list(state.decided.items())[-scale:]]
+    earlier = {name: middle_out(body, scale * 150) for name, body in _earlier(state).items()}
+    if known := earlier.get("key evidence"):
+        evidence.insert(0, EARLIER + short(known, scale * 75))
+    if "decisions" in earlier:
+        decided.insert(0, earlier["decisions"])
     bodies = (
-        _earlier(state, scale * 150) or UNKNOWN,
+        earlier.get("constraints") or UNKNOWN,
         "\n".join(evidence),
         "\n".join(f"- {_count(gist, name)}" for name in list(gist.done)[-5 * scale :]),
         "\n".join(decided) or UNKNOWN,
@@ -247,18 +255,22 @@ def _written(
     )
 
 
-def _earlier(state: RunState, chars: int) -> str:
-    """What a model's summary said before, also where rules have written since then."""
-    summary = unfenced(state.summary)
-    if state.by_model:
-        told: list[str] = []
-        for name, body in _sections(summary):
-            if body.strip(EMPTY_SIGNS).casefold() not in _NOTHING:
-                told += [*([f"{name.capitalize()}:"] if name else []), body]
-        return middle_out("\n".join(told), chars)
-    _, found, after = f"\n{summary}".partition(f"\n## {SECTIONS[1]}\n")
-    body = after.partition("\n## ")[0]
-    return middle_out(body, chars) if found and body not in {UNKNOWN, "...", "None"} else ""
+def _earlier(state: RunState) -> dict[str, str]:
+    """What a model's summary said under its headings, also where rules have written since then.
+
+    Rules add lines of their own to some of them, which are known by how they begin.
+    """
+    told: dict[str, str] = {}
+    for name, body in _sections(unfenced(state.summary)):
+        lines = body.split("\n")
+        if name == "decisions":
+            lines = [line for line in lines if not _DECIDED.match(line)]
+        elif name == "key evidence" and not state.by_model:
+            lines = [line.removeprefix(EARLIER) for line in lines if line.startswith(EARLIER)]
+        said = "\n".join(lines).strip()
+        if said not in {UNKNOWN, "..."} and said.strip(EMPTY_SIGNS).casefold() not in _NOTHING:
+            told[name] = said
+    return told
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:

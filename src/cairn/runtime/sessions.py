@@ -149,7 +149,8 @@ class Sessions(Tasks):
         if mode is not None:
             check_mode(mode, MODES)
         parts = parts_of(text)
-        key = message_id(session, id) if id else ""
+        own = id if sender == who.id else f"{sender}\0{id}"  # each sender has ids of their own
+        key = message_id(session, own) if id else ""
         for _ in range(TRIES):
             line = await self.store.session_open(session)
             last = line[0] if line else await self.store.session_head(session)
