@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = {
-    "fast": "models cli engine docs examples packaging typing house",
+    "fast": "models cli engine docs examples packaging typing",
     "slow": "testing store reliability secrets mcp core policy workspace",
 }
 EXPRESSIONS = {

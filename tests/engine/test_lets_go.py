@@ -19,7 +19,8 @@ def test_a_call_that_has_landed_leaves_nothing_behind_for_the_garbage_collector(
     @tool(effect="read")
     async def look(n: int) -> str:
         """Look something up."""
-        alive.append(sum(type(each) is Context for each in gc.get_objects()))
+        youngest = gc.get_objects(generation=0)  # all others are older than the run
+        alive.append(sum(type(each) is Context for each in youngest))
         return f"found {n}"
 
     def say(request: Any) -> Any:

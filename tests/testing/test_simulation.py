@@ -113,6 +113,15 @@ def test_a_world_short_of_room_is_the_same_story_to_the_byte():
     assert one.journals() == other.journals()
 
 
+def test_a_message_whose_reader_was_pruned_is_not_taken_for_forgotten():
+    """Seed 820880: the run that read it is removed; the one it was sent to stays for a fork."""
+    kept = ("14#0=people: prune", "19#0=people: fork a session", "7#0=people: session message")
+    keep = frozenset(f"disturbance {each}" for each in kept)
+    outcome = Simulation(seed=820880, theme="memory", keep=keep, turns=2).run()
+    assert outcome.violations == ()
+    assert outcome.stats.seen["run pruned"] >= 1
+
+
 def test_a_real_file_keeps_every_promise_that_memory_keeps():
     figures = simulate_some(range(4), "sqlite")
     assert figures.failures == ()

@@ -90,7 +90,10 @@ class _Talk:
             return
         agents = sorted({run.agent for run in self._runs})
         named = set(await self._store.unread(agents, ALL))
+        pruned = any(isinstance(e.event, ev.StorePruned) for e in await self._store.read("store"))
         for run, seq in sorted(unread):
+            if pruned and not (await self._store.info(run)).unread:
+                continue  # read by a run that was removed since; only the row knows of it
             if not [name for name in named if await self._holds(name, run, seq)]:
                 self._say(run, seq, "the message was never read, and nobody is told of it")
 
