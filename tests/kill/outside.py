@@ -4,6 +4,7 @@ Lines are appended with one write each, so that several processes may share the 
 does not lose what was written; nothing is synced here, for no power fails.
 """
 
+import fcntl
 import os
 import signal
 import threading
@@ -46,6 +47,7 @@ class World:
         self._effects = place / "effects"
         self._acks = place / "acks"
         self._facts = place / "facts"
+        self._counting = place / "counting"
 
     def act(self, ctx: Any) -> None:
         """An effect happens."""
@@ -61,9 +63,16 @@ class World:
         add_line(self._acks, f"{run} {seq}")
 
     def remember(self, n: int, tool: str, run: str, call: str, key: str) -> None:
-        """Memory said that a fact is kept, or gone: that is what such a call does to the world."""
+        """Memory said that a fact is kept, or gone: that is what such a call does to the world.
+
+        Memory is not told of attempts, so they are counted here, one process at a time: who was
+        frozen may wake up and do it in the same moment as who took over from it.
+        """
         add_line(self._facts, f"{n} {tool}")
-        if run:
+        if not run:
+            return
+        with self._counting.open("a") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
             attempt = 1 + sum((e.run, e.call) == (run, call) for e in self.effects())
             add_line(self._effects, f"{tool} {run} {call} {attempt} {key}")
 
