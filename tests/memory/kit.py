@@ -1,10 +1,13 @@
 """What the tests of memory share: facts, a clock that is set by hand, and runs with its tools."""
 
+import asyncio
+
 import msgspec
 
 from cairn import Agent, Policy, Principal, Runtime, Scripted
 from cairn.memory import NewFact
 from cairn.memory.facts import user_scope
+from cairn.store import inspect_store, open_store
 from cairn.store.inmemory import InMemoryStore, Journals
 from cairn.toolkit import MEMORY_TOOLS
 
@@ -65,3 +68,22 @@ def told(run_trace, tool):
         if event.NAME == "tool.failed" and event.call in calls:
             found.append(event.message)
     return found
+
+
+def within(path, work, embedding=None):
+    """What an async function of a memory and its store does, in a store opened for it."""
+
+    async def whole():
+        store = open_store(path)
+        try:
+            return await work(store.memory(embedding), store)
+        finally:
+            await store.close()
+
+    return asyncio.run(whole())
+
+
+def looked(path):
+    with inspect_store(path) as look:
+        found = [f for run in look.journals() for f in look.inspect(run).findings]
+        return [str(f) for f in [*found, *look.strays()]]

@@ -3,14 +3,13 @@
 import asyncio
 
 import pytest
-from tests.memory.kit import ANN, BOB, DAY, NOW, fact, runtime, told
+from tests.memory.kit import ANN, BOB, DAY, NOW, fact, looked, runtime, told, within
 
 from cairn import UnknownRun, call, tool
 from cairn.core import events as ev
 from cairn.core.codec import encode
 from cairn.memory import FactFilter, Scope
 from cairn.memory.embedding import Embedding
-from cairn.store import inspect_store, open_store
 from cairn.store.sqlite.memory_rows import WritableRows
 from cairn.testing.memory_promises import Meaning, known, untrusted
 
@@ -20,23 +19,6 @@ SHOP = Scope(kind="project", name="shop")
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "cairn.db"
-
-
-def within(path, work, embedding=None):
-    async def whole():
-        store = open_store(path)
-        try:
-            return await work(store.memory(embedding), store)
-        finally:
-            await store.close()
-
-    return asyncio.run(whole())
-
-
-def looked(path):
-    with inspect_store(path) as look:
-        found = [f for run in look.journals() for f in look.inspect(run).findings]
-        return [str(f) for f in [*found, *look.strays()]]
 
 
 async def owned(memory, *said, scope=SHOP):

@@ -1,6 +1,5 @@
 """Memory in a store's file: it outlives processes, nothing erased is left, changes are found."""
 
-import asyncio
 import contextlib
 import random
 import shutil
@@ -8,13 +7,13 @@ import string
 
 import apsw
 import pytest
-from tests.memory.kit import ANN, BOB, DAY, NOW, fact
+from tests.memory.kit import ANN, BOB, DAY, NOW, fact, looked, within
 
 from cairn import Principal
 from cairn.memory import FactFilter, Scope
 from cairn.memory.embedding import Embedding
 from cairn.memory.facts import user_scope
-from cairn.store import inspect_store, open_store
+from cairn.store import inspect_store
 from cairn.store.sqlite import schema
 from cairn.store.sqlite.connection import Settings, open_reader
 from cairn.store.sqlite.memory_rows import Rows
@@ -24,25 +23,6 @@ from cairn.testing.memory_promises import Meaning
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "cairn.db"
-
-
-def within(path, work, embedding=None):
-    """What an async function of a memory and its store does, in a store opened for it."""
-
-    async def whole():
-        store = open_store(path)
-        try:
-            return await work(store.memory(embedding), store)
-        finally:
-            await store.close()
-
-    return asyncio.run(whole())
-
-
-def looked(path):
-    with inspect_store(path) as look:
-        found = [f for run in look.journals() for f in look.inspect(run).findings]
-        return [str(f) for f in [*found, *look.strays()]]
 
 
 async def story(memory, store):

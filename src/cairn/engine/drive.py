@@ -95,7 +95,13 @@ class Drive:
             store, host, self._journal, self._flights, self._consent, self._sealed
         )
         self._requester = Requester(
-            store, host, self._journal, self._flights, self._sealed, self._take_in
+            store,
+            host,
+            self._journal,
+            self._flights,
+            self._sealed,
+            self._take_in,
+            self._rules_now,
         )
         self._begins = state.seq == 1
         if crew is not None and state.in_flight:

@@ -16,6 +16,7 @@ from cairn.core.decide import decide
 from cairn.core.events.model import NO_TOOLS
 from cairn.core.evolve_context import with_blocks
 from cairn.core.messages import clean
+from cairn.core.rules import Rules
 from cairn.core.state import RunState
 from cairn.core.view import WHOLE, View, sent
 from cairn.crew import Crew
@@ -41,6 +42,7 @@ class Requester:
         flights: Flights,
         sealed: Sealed,
         take_in: Callable[[], None],
+        rules: Callable[[], Rules],
     ) -> None:
         self._store = store
         self._host = host
@@ -48,6 +50,7 @@ class Requester:
         self._flights = flights
         self._sealed = sealed
         self._take_in = take_in
+        self._rules = rules
         self._checked = 0
         self._seen = WHOLE
 
@@ -107,10 +110,7 @@ class Requester:
         if not any(block.computed for block in crew.agent.blocks):
             return action
         journal = self._journal
-        rules = crew.rules
-        if journal.room is not None:
-            rules = msgspec.structs.replace(rules, room=journal.room)
-        again = decide(with_blocks(journal.state, blocks), rules, journal.tick())
+        again = decide(with_blocks(journal.state, blocks), self._rules(), journal.tick())
         if isinstance(again, AskModel) and again.purpose == "turn":
             return again
         journal.decide([(0, ev.ContextUpdated(blocks=blocks))])
