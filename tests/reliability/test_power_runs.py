@@ -16,6 +16,7 @@ from cairn.store.sqlite.faults import patiently
 from cairn.store.sqlite.store import SqliteStore
 from cairn.store.sqlite.transaction import Transaction
 from cairn.store.sqlite.writer import Writer
+from cairn.testing import power_life
 from cairn.testing.power import Plan, Score, main, play, shows_nothing
 from cairn.testing.power_disk import STORE, Disk
 
@@ -57,6 +58,15 @@ def test_the_promises_hold_when_the_power_fails_and_fails_again(seed, durability
     assert score.wrong == ()
     assert score.lives == 2
     assert score.lost == 0 or durability == "process"
+
+
+def test_a_life_that_does_not_end_is_ended_and_told(monkeypatch):
+    async def never_ends(runtime, run, left):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(power_life, "_drive", never_ends)
+    score = played("full", 0, life_s=0.2)
+    assert "was not lived to its end: TimeoutError" in " ".join(score.wrong)
 
 
 @pytest.mark.slow
@@ -212,7 +222,8 @@ def test_a_broken_variant_is_caught(durability, break_it, said, monkeypatch):
     break_it(monkeypatch)
     onward = 1 if "happened" in said else 0
     for seed in range(12):
-        score = played(durability, seed, copy_every=0, onward_every=onward, again=False)
+        how = {"copy_every": 0, "onward_every": onward, "again": False, "life_s": 4}
+        score = played(durability, seed, **how)
         if re.search(said, " ".join(score.wrong)):
             return
     raise AssertionError("nothing was found")

@@ -49,6 +49,9 @@ EVERY = (5, 9, 17, 31)
 MOST = 40
 """Pictures of one life, at most."""
 
+LIFE_S = 60.0
+"""How long a life may last in real seconds; the usual one takes less than one."""
+
 LEFT_S = 5.0
 """How long what a life left at work may take to end."""
 
@@ -88,6 +91,8 @@ class Plan(Record):
             for none.
         again: Whether one picture begins a second life.
         most: Pictures of one life, at most.
+        life_s: Real seconds after which a life that goes round in circles is ended, and said to
+            be wrong.
         keep: Folder for the files of pictures on which something was wrong.
     """
 
@@ -97,6 +102,7 @@ class Plan(Record):
     command_every: int = 0
     again: bool = True
     most: int = MOST
+    life_s: float = LIFE_S
     keep: str = ""
 
 
@@ -126,8 +132,8 @@ def _life(
     wrong: tuple[str, ...] = ()
     with disk.in_use():
         try:
-            _run(live(folder, world, disk, plan.durability))
-        except CairnError as error:
+            _run(live(folder, world, disk, plan.durability), plan.life_s)
+        except (CairnError, TimeoutError) as error:
             where = f"{plan.durability} seed {seed}, {folder.name} life"
             wrong = (f"{where} was not lived to its end: {type(error).__name__}: {error}",)
     pictures = disk.pictures
@@ -145,11 +151,15 @@ def _life(
     return score, pictures
 
 
-def _run(life: Coroutine[Any, Any, None]) -> None:
-    """As `asyncio.run`; but what a broken store left at work is waited for only so long."""
+def _run(life: Coroutine[Any, Any, None], most_s: float) -> None:
+    """As `asyncio.run`; but a broken store's life, and what it left at work, may last only so long.
+
+    Raises:
+        TimeoutError: the life did not end.
+    """
     loop = asyncio.new_event_loop()
     try:
-        loop.run_until_complete(life)
+        loop.run_until_complete(asyncio.wait_for(life, most_s))
     finally:
         left = asyncio.all_tasks(loop)
         for task in left:

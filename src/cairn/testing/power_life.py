@@ -263,9 +263,11 @@ async def _sit(
     copying = asyncio.ensure_future(_copy(folder, stores[0], world))
     until = len(world.told) + rest
     at_work = set(driving)
-    while at_work and len(world.told) < until:
-        _, at_work = await asyncio.wait(at_work, timeout=0.002)
-    left.set()
+    try:
+        while at_work and len(world.told) < until:
+            _, at_work = await asyncio.wait(at_work, timeout=0.002)
+    finally:
+        left.set()
     await asyncio.gather(*driving, copying, person)
     for runtime in runtimes:
         await runtime.close_async()
