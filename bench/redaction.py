@@ -24,6 +24,7 @@ from cairn.core.codec import encode
 from cairn.core.limits import Reservation, Usage
 from cairn.core.messages import CallPart, Text
 from cairn.core.redaction import Redaction
+from cairn.core.remembered import Remembered
 from cairn.core.secrets import Finder
 from cairn.governance.secrets import Secrets
 
@@ -88,13 +89,18 @@ def figures() -> Iterable[tuple[str, dict[str, float]]]:
     for name, event in events().items():
         row = {"encode": best(lambda event=event: encode(event))}
         for count, secrets in registries.items():
-            # a new redaction each time: nothing is as quick as a text that it has seen before
-            work = lambda event=event, secrets=secrets: secrets.of().value(event)  # noqa: E731 - short
-            row[str(count)] = best(work)
+            row[str(count)] = best(lambda event=event, secrets=secrets: first(event, secrets))
         seal = registries[20].of()
         once = seal.value(event)
         row["again"] = best(lambda once=once, seal=seal: seal.value(once))
         yield name, row
+
+
+def first(event: ev.Event, secrets: Secrets) -> ev.Event:
+    """What an event becomes whose texts nobody has seen: nothing is as quick as a known one."""
+    seal = secrets.of()
+    seal._registry.finder.clean = Remembered()  # noqa: SLF001 - what was found clean is forgotten
+    return seal.value(event)
 
 
 def hard() -> Iterable[tuple[str, dict[str, float]]]:

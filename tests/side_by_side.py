@@ -1,7 +1,9 @@
 """Runs the tests in two processes at once, for two cores: `python tests/side_by_side.py fast`.
 
-The first part of the folders named below is one process, all others are the second. What the first
-says is shown as it comes, then what the second said. The last line counts both together.
+The folders are dealt out in the shares below. Who is done with one takes the next, so that both are
+busy to the end on any machine; what takes longest stands first, what is short and evens out stands
+last. What the first process says is shown as it comes, then what the second said. The last line
+counts all together.
 """
 
 from __future__ import annotations
@@ -9,15 +11,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST = {
-    "fast": "models cli engine docs examples packaging typing",
-    "slow": "testing store reliability secrets mcp core policy workspace",
+REST = ""
+"""The share of all folders that no other share names."""
+SHARES = {
+    "fast": ("cli engine testing", REST, "core context", "models docs examples"),
+    "slow": ("testing", "kill", REST, "cli examples", "models", "reliability store"),
 }
 EXPRESSIONS = {
     "fast": "not slow and not kill and not campaign",
@@ -27,9 +31,12 @@ COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpa
 NOTHING_COLLECTED = 5
 
 
-def command(which: str, *paths: str) -> list[str]:
-    """One of the two runs of pytest."""
-    return [sys.executable, "-m", "pytest", "-q", "-m", EXPRESSIONS[which], *paths]
+def paths(which: str, share: str) -> list[str]:
+    """What pytest is told of the folders of a share."""
+    if share != REST:
+        return [f"tests/{name}" for name in share.split()]
+    named = " ".join(SHARES[which]).split()
+    return ["tests", *(f"--ignore=tests/{name}" for name in named)]
 
 
 def counts(said: str) -> Counter[str]:
@@ -39,33 +46,58 @@ def counts(said: str) -> Counter[str]:
     return Counter({word: int(number) for number, word in found})
 
 
-def main() -> int:
-    """Run both; 1 if one of them is not green."""
-    which = sys.argv[1]
-    folders = [f"tests/{name}" for name in FIRST[which].split()]
-    began = time.monotonic()
-    rest = command(which, "tests", *(f"--ignore={folder}" for folder in folders))
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as kept:
-        second = subprocess.Popen(rest, cwd=ROOT, stdout=kept, stderr=subprocess.STDOUT)
-        with subprocess.Popen(
-            command(which, *folders),
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as first:
+class Side:
+    """One process after the other, as long as there are shares; what they said and returned."""
+
+    def __init__(self, which: str, shares: deque[str], *, shown: bool) -> None:
+        self.which = which
+        self.shares = shares
+        self.shown = shown
+        self.said: list[str] = []
+        self.codes: set[int] = set()
+
+    def run(self) -> None:
+        """Take shares until none is left."""
+        pytest = [sys.executable, "-m", "pytest", "-q", "-m", EXPRESSIONS[self.which]]
+        while True:
+            try:
+                share = self.shares.popleft()
+            except IndexError:
+                return
             said = ""
-            for line in first.stdout or ():
-                said += line
-                print(line, end="", flush=True)
-        second.wait()
-        kept.seek(0)
-        other = kept.read()
-    print(other)
-    total = counts(said) + counts(other)
+            with subprocess.Popen(
+                [*pytest, *paths(self.which, share)],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+            ) as process:
+                for line in process.stdout or ():
+                    said += line
+                    if self.shown:
+                        print(line, end="", flush=True)
+            self.said.append(said)
+            self.codes.add(process.returncode)
+
+
+def main() -> int:
+    """Run all shares; 1 if one of them is not green."""
+    which = sys.argv[1]
+    began = time.monotonic()
+    shares = deque(SHARES[which])
+    first, second = Side(which, shares, shown=True), Side(which, shares, shown=False)
+    beside = threading.Thread(target=second.run, daemon=True)
+    beside.start()
+    first.run()
+    beside.join()
+    print(*second.said, sep="\n")
+    total = sum(map(counts, [*first.said, *second.said]), Counter())
     told = ", ".join(f"{total[word]} {word}" for word in sorted(total, key=lambda w: w != "failed"))
     print(f"{told} in {time.monotonic() - began:.2f}s")
-    return int(bool({first.returncode, second.returncode} - {0, NOTHING_COLLECTED}))
+    whole = len(first.said) + len(second.said) == len(SHARES[which])
+    return int(not whole or bool((first.codes | second.codes) - {0, NOTHING_COLLECTED}))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
 from rendering.spelling import NOTE, SRC, fields_table, first_paragraph, table
@@ -132,14 +133,17 @@ def database() -> str:
 
 def cli() -> str:
     """The help of every command, as it prints it."""
+    from typer.main import get_command
+
     from cairn.cli.entry import app
 
+    tree = get_command(app)  # made once: it takes longer than all the help
     codes = [(f"`{status}`", str(code)) for status, code in OF_STATUS.items()]
-    parts = ["# Command line", NOTE, ABOUT_CLI, f"```text\n{help_of(app)}\n```"]
+    parts = ["# Command line", NOTE, ABOUT_CLI, f"```text\n{help_of(tree)}\n```"]
     parts += ["## Exit codes", EXIT_CODES, table(("how the run stands", "exit code"), codes)]
     parts.append(JSON_DONE)
     for words in commands_of(app):
-        parts.append(f"## `cairn {' '.join(words)}`\n\n```text\n{help_of(app, *words)}\n```")
+        parts.append(f"## `cairn {' '.join(words)}`\n\n```text\n{help_of(tree, *words)}\n```")
     return "\n\n".join(parts) + "\n"
 
 
@@ -152,10 +156,13 @@ def commands_of(app: Any) -> list[tuple[str, ...]]:
     return found
 
 
-def help_of(app: Any, *command: str) -> str:
+def help_of(tree: Any, *command: str) -> str:
     """What `cairn COMMAND --help` prints on a terminal 80 columns wide."""
     from typer.testing import CliRunner
 
     wide = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
-    done = CliRunner().invoke(app, [*command, "--help"], prog_name="cairn", env=wide)
-    return "\n".join(line.rstrip() for line in done.output.splitlines()).strip()
+    with CliRunner().isolation(env=wide) as (out, *_):
+        tree.main([*command, "--help"], prog_name="cairn", standalone_mode=False)
+        sys.stdout.flush()
+        said = out.getvalue().decode()
+    return "\n".join(line.rstrip() for line in said.splitlines()).strip()

@@ -11,12 +11,14 @@ from typing import Any, Literal
 
 from cairn.block import RESERVED, ContextBlock, Source, check_fed
 from cairn.core.events import TaskKind
+from cairn.core.evolve_calls import REPEATABLE
 from cairn.core.evolve_context import KINDS
 from cairn.core.intake import FEW
+from cairn.core.keeping import REMEMBER
 from cairn.core.limits import Limits
 from cairn.core.messages import Record, clean
 from cairn.core.policy import Policy
-from cairn.core.rules import FIND, SKILL, Feed
+from cairn.core.rules import FIND, SKILL, Feed, Problem
 from cairn.core.takers import check_taker, name_of
 from cairn.core.terms import ApprovalTerms
 from cairn.core.view import Choice
@@ -88,6 +90,8 @@ class Agent:
         intake: What is settled before it starts to work.
         summary_model: The model that condenses what does not fit any more; the agent's first
             by default, None has a rule do it.
+        keeps_facts: Whether that model is also asked for the facts that later conversations
+            need; each is then kept with the agent's tool `remember`, through the gate.
 
     Raises:
         ConfigError: a value is not usable; the message names it and the fix.
@@ -119,24 +123,24 @@ class Agent:
         history: Choice = "all",
         tool_results: Literal["all"] | int = "all",
         summary_model: Model | str | None = "first",
+        keeps_facts: bool = False,
         intake: Intake | None = None,
     ) -> None:
         _check_name(name)
         where = f"Agent({name!r})"
-        for each in (model, *fallback_models):
-            check_model(each, f"{where}.model")
+        models = _models(where, model, fallback_models)
         fine = isinstance(instructions, str) or callable(instructions)
         _require(fine, where, "instructions", instructions, "Give a text or a function")
         if not isinstance(instructions, str):
             check_taker(f"{where}.instructions", instructions, "a Briefing")
         _require(kind in KINDS, where, "kind", kind, f"Use one of {', '.join(KINDS)}")
-        _require(on_loop in {"stop", "ask"}, where, "on_loop", on_loop, "Use stop or ask")
+        _require(on_loop in ("stop", "ask"), where, "on_loop", on_loop, "Use stop or ask")
         fix = f"Use one of {', '.join(MODES)}"
         _require(on_message in MODES, where, "on_message", on_message, fix)
         fine = _is_number(repairs, int) and repairs >= 0
         _require(fine, where, "repairs", repairs, "Give a whole number, 0 or more")
         self.name = name
-        self.models: tuple[Model | str, ...] = (model, *fallback_models)
+        self.models: tuple[Model | str, ...] = models
         self.instructions = instructions
         self.output_type = output_type
         self.limits = _bounds(limits, where)
@@ -153,11 +157,14 @@ class Agent:
         given = collect([*offered, *own], field=f"{where}.tools")
         self.tools: dict[str, Tool[..., Any]] = _findable(given)
         self.hooks = checked_hooks(hooks, f"{where}.hooks", None if self.servers else self.tools)
-        fine = tool_choice in TOOL_CHOICES or tool_choice in self.tools or bool(self.servers)
+        named = isinstance(tool_choice, str)
+        known = named and (tool_choice in TOOL_CHOICES or tool_choice in self.tools)
+        fine = known or (named and bool(self.servers))
         fix = f"Use {', '.join(TOOL_CHOICES)} or the name of one of its tools"
         _require(fine, where, "tool_choice", tool_choice, fix)
         self.tool_choice = tool_choice
         self._see(where, history, tool_results, summary_model)
+        self.keeps_facts = self._keeps(where, keeps_facts)
         self.blocks, self.feeds = self._arranged(where, context)
 
     def _govern(
@@ -180,7 +187,7 @@ class Agent:
         self.policy = policy
         fine = intake is None or isinstance(intake, Intake)
         _require(fine, where, "intake", intake, "Give Intake(...)")
-        self.intake = intake if intake is not None else Intake()
+        self.intake = intake
 
     def _see(
         self,
@@ -199,6 +206,25 @@ class Agent:
         if summary_model is not None and summary_model != "first":
             check_model(summary_model, f"{where}.summary_model")
         self.summary_model = self.models[0] if summary_model == "first" else summary_model
+
+    def _keeps(self, where: str, wanted: object) -> bool:
+        """Whether facts are kept where the conversation is condensed, if it can be done."""
+        _require(isinstance(wanted, bool), where, "keeps_facts", wanted, "Use True or False")
+        if wanted is not True:
+            return False
+        field, model = f"{where}.keeps_facts", self.summary_model
+        scripted = model is self.models[0] and not getattr(model, "summarises", True)
+        if model is None or scripted:
+            says = "no model condenses its conversations, so none says what is to be kept"
+            raise ConfigError(field, says, "Give it a summary_model")
+        tool = self.tools.get(REMEMBER)
+        if tool is None:
+            raise ConfigError(field, f"it has no tool {REMEMBER!r}", "Give it MEMORY_TOOLS")
+        takes = not isinstance(tool.spec.check('{"text":"a fact"}'), Problem)
+        if not takes or tool.spec.recovery not in REPEATABLE:
+            says = f"its tool {REMEMBER!r} takes no text alone, or may not be repeated"
+            raise ConfigError(field, says, "Give it the one of MEMORY_TOOLS")
+        return True
 
     def _arranged(
         self, where: str, context: Sequence[ContextBlock]
@@ -254,8 +280,19 @@ class Agent:
         return agent
 
 
+def _models(where: str, model: Any, others: Any) -> tuple[Model | str, ...]:
+    """The model and those that it is switched to, checked."""
+    check_model(model, f"{where}.model")
+    fix = 'Give a list of models, as ["openai:gpt-5-mini"]'
+    fallbacks = _check_list(where, "fallback_models", others, fix)
+    for each in fallbacks:
+        check_model(each, f"{where}.fallback_models")
+    return (model, *fallbacks)
+
+
 def _builtin(names: Sequence[str], where: str) -> list[Tool[..., Any]]:
-    wanted = [names] if isinstance(names, str) else list(names)
+    fix = f"Give a list of {', '.join(BUILTINS)}"
+    wanted = [names] if isinstance(names, str) else _check_list(where, "builtins", names, fix)
     for one in wanted:
         fix = f"Choose from {', '.join(BUILTINS)}"
         _require(one in BUILTINS, where, "builtins", one, fix)
@@ -296,6 +333,13 @@ def _require(fine: bool, where: str, field: str, value: object, fix: str) -> Non
         raise ConfigError(f"{where}.{field}", f"{safe_repr(value)} cannot be used", fix)
 
 
+def _check_list(where: str, field: str, value: Any, fix: str) -> list[Any]:
+    """Refuse what is no list, or a text, which would be read letter by letter."""
+    several = isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes)
+    _require(several, where, field, value, fix)
+    return list(value)
+
+
 def _own(name: str, text: Source) -> ContextBlock:
     """A block that the agent itself is made of: never cut, never left out."""
     said = clean(text) if isinstance(text, str) else text  # instructions are made storable
@@ -313,6 +357,7 @@ def _is_number(value: object, kind: Any) -> bool:
 def _by_name(checks: Sequence[Check], where: str) -> dict[str, Check]:
     """The completion checks by the names they have in journals."""
     field = f"{where}.completion_checks"
+    _check_list(where, "completion_checks", checks, "Give a list of functions of an Answer")
     for check in checks:
         if not callable(check):
             raise ConfigError(

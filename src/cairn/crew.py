@@ -16,19 +16,28 @@ from cairn.core.intake import FEW
 from cairn.core.ladder import DEFAULT_LADDER, Ladder
 from cairn.core.limits import WORST_CASE, Price, estimate_tokens
 from cairn.core.messages import Record
+from cairn.core.names import MESSAGE_CHARS
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.rules import FIND, SEARCH, SKILL, IntakeRules, ModelSpec, Rules, ToolSpec
+from cairn.core.takers import name_of
 from cairn.core.words import words
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, words_of
 from cairn.hooks import Hook, check_tools, hooks_digest, joined
 from cairn.intake import holds
 from cairn.models import find_model
 from cairn.ports import Model, ToolSchema
+from cairn.tools.blocking import called
+from cairn.tools.on_loop import watched
+from cairn.tools.runner import Threads, in_a_thread
 from cairn.tools.source import Sources
+from cairn.tools.text import shorten
+from cairn.tools.theirs import runs_theirs
 from cairn.tools.tool import Tool
 from cairn.version import __version__
 
 RESULT_BYTES, LEAST_BYTES = 16_384, 1_024
+VALIDATORS_S = 30.0
+"""How long validators of an output type may take, where they have a thread."""
 ALWAYS = frozenset(BUILTINS) | {FIND, SKILL}
 """The tools that are offered however many there are."""
 
@@ -58,26 +67,48 @@ class Output:
     def __init__(self, output_type: Any) -> None:
         from pydantic import TypeAdapter
 
-        self._adapter: Any = TypeAdapter(output_type)
-        self.schema: dict[str, Any] = self._adapter.json_schema()
+        adapter: Any = TypeAdapter(output_type)
+        self.schema: dict[str, Any] = adapter.json_schema()
+        self._name = f"the validators of the output type {name_of(output_type)}"
+        self._validate: Any = adapter.validate_json
+        self._theirs = runs_theirs(adapter.core_schema)
+        if self._theirs:
+            self._validate = watched(self._name, self._validate)
 
     def parse(self, text: str) -> Any:
         """The value a text stands for. Raises pydantic's ValidationError."""
-        return self._adapter.validate_json(_unfenced(text))
+        return self._validate(_unfenced(text))
+
+    async def value_of(self, text: str, threads: Threads = in_a_thread) -> Any:
+        """As `parse`, where somebody can wait: validators of the deployment's get a thread.
+
+        Raises:
+            ValidationError: pydantic's; it stands for none.
+            Overdue: they took longer than 30 seconds.
+            RuntimeError: they raised what would end the process, such as `SystemExit`.
+        """
+        if not self._theirs:
+            return self.parse(text)
+        return await called(self._name, self.parse, text, seconds=VALIDATORS_S, threads=threads)
 
     def problem(self, text: str) -> str:
         """What is wrong with a text, empty for nothing."""
+        from pydantic import ValidationError
+
         try:
-            self.parse(text)
-        except ValueError as error:  # pydantic's ValidationError is one
-            details = getattr(error, "errors", None)
-            if details is None:
-                return str(error)
-            lines = [
-                f"{'.'.join(map(str, e['loc'])) or 'answer'}: {e['msg']}"
-                for e in details(include_url=False, include_input=False)[:8]
-            ]
-            return f"it must be JSON of the agreed schema; {'; '.join(lines)}"
+            try:
+                self.parse(text)
+            except ValidationError as error:
+                lines = [
+                    f"{'.'.join(map(str, e['loc'])) or 'answer'}: {e['msg']}"
+                    for e in error.errors(include_url=False, include_input=False)[:8]
+                ]
+                said = f"it must be JSON of the agreed schema; {'; '.join(lines)}"
+                return shorten(said, MESSAGE_CHARS)
+        except BaseException as error:  # validators, and the text of what they raise, are theirs
+            said = words_of(error)
+            named = said if self._name in said else f"{self._name} raised {said}"
+            return shorten(named, MESSAGE_CHARS)
         return ""
 
 
@@ -120,7 +151,8 @@ def prepare(
     schemas = tuple(tool.schema for tool in agent.tools.values())
     output = Output(agent.output_type) if agent.output_type is not None else None
     summary = _summary_model(agent, models)
-    classifier = find_model(agent.intake.model) if agent.intake.model is not None else None
+    sorter = agent.intake.model if agent.intake is not None else None
+    classifier = find_model(sorter) if sorter is not None else None
     spec_of = partial(_spec_of, unknown_price=unknown_price)
     rules = Rules(
         tools=specs,
@@ -138,12 +170,9 @@ def prepare(
         history=agent.history,
         results=agent.tool_results,
         summary=spec_of(summary) if summary is not None else None,
+        keeps=agent.keeps_facts,
         feeds=agent.feeds,
-        intake=IntakeRules(
-            needs=agent.intake.needs,
-            holds=holds,
-            model=spec_of(classifier) if classifier is not None else None,
-        ),
+        intake=_intake_rules(agent, spec_of(classifier) if classifier is not None else None),
         **_offers(agent, specs, schemas, models),
         **_many(agent, schemas, models),
     )
@@ -159,6 +188,11 @@ def prepare(
         classifier=classifier,
         stock=stock,
     )
+
+
+def _intake_rules(agent: Agent, classifier: ModelSpec | None) -> IntakeRules:
+    needs = agent.intake.needs if agent.intake is not None else ()
+    return IntakeRules(needs=needs, holds=holds, model=classifier)
 
 
 def fingerprint_of(
@@ -204,6 +238,8 @@ def fingerprint_of(
 def _intake_options(agent: Agent, sources: Sources) -> list[Any]:
     intake = agent.intake
     said: list[Any] = []
+    if intake is None:
+        return said
     if intake.needs:
         said.append(["needs", msgspec.to_builtins(intake.needs)])
     if intake.rule is not None:
@@ -306,6 +342,8 @@ def _context_options(agent: Agent) -> list[Any]:
     said: list[Any] = []
     if (agent.history, agent.tool_results) != ("all", "all"):
         said.append(["history", agent.history, agent.tool_results])
+    if agent.keeps_facts:
+        said.append("keeps facts")
     if agent.feeds:
         said.append(["feeds", msgspec.to_builtins(agent.feeds)])
     return said

@@ -103,7 +103,7 @@ class _Short(reprlib.Repr):
     def repr1(self, x: object, level: int) -> str:
         try:
             return super().repr1(x, level)
-        except Exception:  # whatever a stranger's __repr__ raises
+        except BaseException:  # a stranger's __repr__: even SystemExit only leaves this unshown
             return f"<{type(x).__name__} that cannot be shown>"
 
     def repr_instance(self, x: object, level: int) -> str:
@@ -128,6 +128,20 @@ def safe_repr(value: object, most: int = SHOWN_CHARS) -> str:
     """
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in _SHORT.repr(value)[:most])
     return shown if len(shown) < most else f"{shown[: most - 1]}…"
+
+
+def said_by(error: BaseException) -> str:
+    """What an exception says, without its type; empty if it says nothing or cannot be asked."""
+    try:
+        return str.strip(str(error))
+    except BaseException:  # a stranger's __str__: even SystemExit only leaves this unsaid
+        return ""
+
+
+def words_of(error: BaseException) -> str:
+    """Any exception as a message shows it: its type, and what it says if it says anything."""
+    name, said = type(error).__name__, said_by(error)
+    return f"{name}: {said}" if said else name
 
 
 class CairnError(Exception):

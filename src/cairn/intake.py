@@ -40,7 +40,8 @@ class Intake:
             it only narrows. What is no kind changes nothing.
 
     Raises:
-        ConfigError: a value is not usable; the message names it and the fix.
+        ConfigError: a value is not usable, or nothing is to be settled; the message names it and
+            the fix.
     """
 
     def __init__(
@@ -68,6 +69,9 @@ class Intake:
             check_taker("Intake.rule", rule, "a text")
         if model is not None:
             check_model(model, "Intake.model")
+        if not needs and rule is None and model is None:
+            fix = "Give needs, a rule or a model, or leave intake= out"
+            raise ConfigError("Intake", "it settles nothing", fix)
         self.needs = tuple(needs)
         self.rule = rule
         self.model = model
@@ -116,6 +120,10 @@ def _check(need: Need) -> None:
     if part := _read_otherwise(need.pattern):
         said = f"{safe_repr(part)} would be read in another way than Python reads it"
         raise ConfigError(f"{where}.pattern", said, PATTERN_FIX)
+    if holds(need.pattern, ""):
+        said = "it is found in an empty message too, so nobody would ever be asked"
+        fix = "Write what must stand there, as x+ in place of x*"
+        raise ConfigError(f"{where}.pattern", said, fix)
 
 
 def _read_otherwise(pattern: str) -> str:

@@ -1,5 +1,6 @@
 """What a command that changes something says with --json: one small object, of one form."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,8 +44,19 @@ OTHERWISE = {
 }
 
 
+@pytest.fixture(scope="module")
+def kept() -> dict[str, bytes]:
+    """The store that `filled` has made, for each later test to have a copy of its own."""
+    return {}
+
+
 @pytest.fixture
-def filled(cairn: Cairn) -> Cairn:
+def filled(cairn: Cairn, desk: Path, kept: dict[str, bytes]) -> Cairn:
+    for name, content in kept.items():
+        (desk / name).write_bytes(content)
+    if kept:
+        return cairn
+    before = {path.name for path in desk.iterdir()}
     cairn("run", "shop", "go", "--id", "shop")
     cairn("run", "asker", "go", "--id", "asker")
     cairn("run", "unsure", "go", "--id", "unsure")
@@ -52,6 +64,9 @@ def filled(cairn: Cairn) -> Cairn:
     cairn("resume", "unsure")
     cairn("run", "quick", "go", "--id", "said", "--session", "talk")
     cairn("memory", "add", "the shop opens at nine")
+    made = [path for path in desk.iterdir() if path.name not in before and path.is_file()]
+    kept.update({path.name: path.read_bytes() for path in made})
+    assert "desk.db" in kept
     return cairn
 
 

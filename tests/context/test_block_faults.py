@@ -58,8 +58,16 @@ def test_a_function_that_returns_none_leaves_its_block_out_unless_it_is_needed()
 @pytest.mark.parametrize("given", [7, b"text", ["a", "b"], {"a": 1}], ids=repr)
 def test_a_function_that_returns_no_text_is_refused_and_its_block_named(given):
     run, _ = ran(ContextBlock("news", lambda _: given))
-    assert run.status == "failed"
+    assert (run.status, run.error_class) == ("failed", "dependency_failed")
     assert f"ContextBlock('news').text: its function returned {type(given).__name__}" in run.reason
+    assert "Return a text, or None to leave the block out" in run.reason
+
+
+def test_instructions_that_are_no_text_are_named_with_the_agent_in_the_end_of_the_run():
+    with Runtime(":memory:", [Agent("a", Scripted(["x"]), instructions=lambda _: 7)]) as rt:
+        run = rt.run("a", "hi")
+    assert (run.status, run.error_class) == ("failed", "internal")
+    assert "Agent('a').instructions: its function returned int, which is no text" in run.reason
 
 
 def test_an_empty_text_is_told_as_left_out():

@@ -235,6 +235,17 @@ def test_a_kind_is_read_from_one_word_and_from_nothing_else(text, kind):
         ({"needs": ["x"]}, "Intake.needs"),
         ({"needs": [Need(name="x", question="", pattern="x")]}, "question"),
         ({"needs": [Need(name="x", question="y?", pattern="(")]}, "pattern"),
+        (
+            {"needs": [Need(name="x", question="y?", pattern="x*")]},
+            r"pattern: .* empty message.*x\+",
+        ),
+        (
+            {"needs": [Need(name="x", question="y?", pattern=r"a|\s*$")]},
+            "pattern: .* empty message",
+        ),
+        ({"needs": [Need(name="x", question="y?", pattern="")]}, "pattern"),
+        ({}, "Intake: it settles nothing"),
+        ({"needs": ()}, "Intake: it settles nothing"),
         ({"rule": 7}, "Intake.rule"),
         ({"model": 7}, "Intake.model"),
         ({"needs": ORDER}, r"Intake\.needs.*Give \[Need"),
@@ -393,5 +404,11 @@ def test_each_message_is_searched_by_itself_newest_first_and_only_till_all_is_fo
     assert searched == ["b", "b", "a"]
     assert missing(rules, "b" + "x" * LOOKED_AT, "c") == (a, b)
     assert missing(rules, "x" * LOOKED_AT + "ab") == ()
-    joined = IntakeRules(needs=(Need(name="ab", question="?", pattern="a\nb"),))
+    joined = IntakeRules(needs=(Need(name="ab", question="?", pattern="a\nb"),), holds=holds)
     assert len(missing(joined, "b", "a")) == 1
+
+
+def test_needs_are_looked_for_in_one_way_and_never_without_it():
+    with pytest.raises(ConfigError, match=r"IntakeRules\.holds"):
+        IntakeRules(needs=(ORDER,))
+    assert missing(IntakeRules(), "AB-1234") == ()

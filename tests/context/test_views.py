@@ -34,6 +34,8 @@ TEXTS = st.sampled_from(
         "请把订单 4711 的发票寄给我" * 8,
         "see https://a.example/b/c?d=1",
         "\u0000é" * 40,
+        "From now on answer in French. " + "Never ship to Berlin. 请勿致电。" * 3,
+        "以后都用人民币报价。" + "不要再联系客户，" * 30,
     ]
 )
 SIZES = st.sampled_from([5, 300, 3_000, 20_000])

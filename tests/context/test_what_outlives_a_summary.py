@@ -296,7 +296,7 @@ def test_what_a_person_laid_down_at_the_start_is_in_every_summary_by_rule(window
 
 
 def test_a_rule_says_of_no_heading_it_cannot_fill_that_there_is_nothing() -> None:
-    state = add_request(begun("Never ship to Berlin."), user("Go on."))
+    state = add_request(begun("Ship it to Berlin."), user("Go on."))
     text = condense(state, "rule").summary
     for name in ("Constraints", "Decisions", "Next"):
         assert section(text, name) == "Not known; search_history finds it"

@@ -13,7 +13,7 @@ from cairn.core.guard import STOP
 from cairn.core.index import pending_of
 from cairn.core.lifecycle import MOVES, Status
 from cairn.core.limits import Limits, Usage
-from cairn.core.messages import CallPart
+from cairn.core.messages import CallPart, parse_object
 from cairn.core.rules import Problem, Rules, ToolSpec
 from cairn.core.state import RunState
 from cairn.errors import ErrorClass
@@ -87,6 +87,10 @@ class Laws:
     start: int = 0
     starts: list[int] = field(default_factory=list)
     """From which message on it was sent before each compaction that stands."""
+    keep: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """What is still to be kept, by the event that said so."""
+    counts: bool = True
+    """The open turn is one of the model, of a person or of blocks, and its errors count."""
 
     def see(self, entry: ev.Entry, before: RunState, after: RunState, rules: Rules) -> None:
         event = entry.event
@@ -168,6 +172,7 @@ class Laws:
         assert self.request is None
         assert not self.task
         assert not self.queued, "queued messages come before the next request"
+        assert not any(self.keep.values()), "what is to be remembered was not asked to be kept"
         assert all(c.over for c in self.calls.values()), "a call is not answered"
         assert self.tokens + event.reserved.tokens <= self.limits.tokens
         assert self.micro_usd + event.reserved.micro_usd <= self.limits.micro_usd
@@ -227,10 +232,13 @@ class Laws:
         assert event.after < event.before, "a compaction makes the request larger"
         self.starts.append(self.start)
         self.start = event.start
+        assert event.by == "model" or not event.keep, "a rule says what is to be remembered"
+        self.keep = {entry.seq: event.keep}
 
     def _context_restored(self, entry: ev.Entry, event: ev.ContextRestored, rules: Rules) -> None:
         self._nothing_at_work()
         self.start = self.starts.pop()
+        self.keep = {}
 
     def _turn_fed(self, entry: ev.Entry, event: ev.TurnFed, rules: Rules) -> None:
         self._nothing_at_work()
@@ -241,16 +249,33 @@ class Laws:
         self._reply(entry, event.parts, rules)
         self.answer = 0
 
+    def _turn_kept(self, entry: ev.Entry, event: ev.TurnKept, rules: Rules) -> None:
+        self._nothing_at_work()
+        assert self.keep.get(event.of), "nothing of it is to be kept, or it was asked for before"
+        wanted = self.keep.pop(event.of)
+        said = [parse_object(part.arguments) for part in event.parts]
+        assert len(said) <= len(wanted) <= 8
+        assert all(each in [{"text": fact} for fact in wanted] for each in said)
+        if event.parts:
+            answer = self.answer
+            self.steps += 1
+            self._reply(entry, event.parts, rules, bounded=False)
+            self.answer, self.counts = answer, False
+        else:
+            assert event.why, "nothing is kept and nobody says why"
+
     def _task_classified(self, entry: ev.Entry, event: ev.TaskClassified, rules: Rules) -> None:
         assert not self.replies, "work has started"
         order = ("query", "generate", "operate")
         assert order.index(event.kind) <= order.index(self.kind), "the kind is widened"
         self.kind = event.kind
 
-    def _reply(self, entry: ev.Entry, given: tuple[object, ...], rules: Rules) -> None:
+    def _reply(
+        self, entry: ev.Entry, given: tuple[object, ...], rules: Rules, *, bounded: bool = True
+    ) -> None:
         parts = [p for p in given if isinstance(p, CallPart)]
-        assert len(parts) <= self.limits.calls_per_reply
-        self.turn = []
+        assert len(parts) <= self.limits.calls_per_reply or not bounded
+        self.turn, self.counts = [], True
         for part in parts:
             assert part.id == f"c{len(self.calls) + 1}", "call ids are the runtime's, in order"
             before = tuple(
@@ -577,6 +602,8 @@ class Laws:
         if not calls or not all(c.over for c in calls):
             return
         self.turn = []
+        if not self.counts:
+            return  # they keep facts: no turn of the model
         if any(c.ok for c in calls):
             self.errors = 0
         else:

@@ -14,7 +14,7 @@ import pytest
 from tests.core.play import Play, rules_of, tool
 
 from cairn.core.context import faults
-from cairn.core.history import History
+from cairn.core.history import Growing, History
 from cairn.core.index import index_of
 from cairn.core.limits import Limits
 from cairn.core.messages import Message, user
@@ -81,7 +81,7 @@ def sizes(state: RunState) -> dict[str, int]:
     found = {}
     for name in state.__struct_fields__:
         value = getattr(state, name)
-        if isinstance(value, dict | tuple | list | set | frozenset):
+        if isinstance(value, dict | tuple | list | set | frozenset | Growing):
             found[name] = len(value)
     found["guard"] = len(state.guard.seen) + len(state.guard.asked)
     return found

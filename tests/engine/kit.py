@@ -1,6 +1,7 @@
 """What the engine tests share: a ledger of effects, a clock to turn, a store to be watched."""
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,8 @@ from cairn.store.inmemory import InMemoryStore
 FREE_HAND = Policy(effects={"write": "allow"}, name="test")
 """Writes run unasked."""
 DAY_US = 86_400_000_000
+HELD_S = 4.0
+"""How long a function is held at most that a test should have let go."""
 
 
 class Ledger:
@@ -177,3 +180,38 @@ async def until(ready: Callable[[], Any], tries: int = 2_000) -> None:
             return
         await asyncio.sleep(0.002)
     raise AssertionError("it never became so")
+
+
+class Door:
+    """Plain functions wait at it until the event loop has had a turn of its own."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.passed: list[bool] = []
+        self._reached = threading.Event()
+
+    def wait(self) -> bool:
+        self._reached.set()
+        self.passed.append(self.opened.wait(HELD_S))
+        return self.passed[-1]
+
+    async def beside(self, work: Any) -> Any:
+        """What comes of work while the loop opens the door as soon as somebody waits at it."""
+        opening = asyncio.create_task(self._open())
+        try:
+            return await work
+        finally:
+            opening.cancel()
+
+    async def beside_another(self, work: Any, another: Any) -> Any:
+        """What comes of work that is held at the door until another run is over."""
+        held = asyncio.create_task(work)
+        await until(self._reached.is_set)
+        assert (await another).status == "completed"
+        assert not held.done()
+        self.opened.set()
+        return await held
+
+    async def _open(self) -> None:
+        await until(self._reached.is_set)
+        self.opened.set()

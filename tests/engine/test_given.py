@@ -5,7 +5,10 @@ import asyncio
 import pytest
 
 from cairn import Agent, ContextBlock, Ladder, Limits, Policy, Principal, Runtime, Scripted, tool
+from cairn.engine.clock import SystemClock
 from cairn.errors import ConfigError, UnknownRun
+from cairn.store import open_store
+from cairn.store.inmemory import InMemoryStore
 
 
 @tool(effect="write")
@@ -117,7 +120,7 @@ def test_an_input_that_is_no_text_is_named():
         ({"instructions": 5}, "instructions"),
         ({"limits": ["steps"]}, "limits"),
         ({"builtins": "ask_usr"}, "builtins"),
-        ({"fallback_models": ["gpt"]}, "model"),
+        ({"fallback_models": ["gpt"]}, "fallback_models"),
     ],
 )
 def test_a_bad_option_of_an_agent_is_named_where_it_is_made(options, named):
@@ -153,12 +156,42 @@ def test_one_tool_or_one_builtin_may_be_given_without_a_list():
         ({"ladder": {}}, "Runtime.ladder"),
         ({"on_wait": "nowhere"}, "Runtime.on_wait"),
         ({"on_wait": 5}, "Runtime.on_wait"),
+        ({"clock": 3}, "Runtime.clock"),
+        ({"clock": SystemClock}, "Runtime.clock"),
+        ({"durability": "x"}, "durability"),
+        ({"durability": None}, "durability"),
     ],
 )
 def test_a_bad_option_of_a_runtime_is_named(options, named):
     with pytest.raises(ConfigError) as caught:
         Runtime(":memory:", **{"agents": [agent()], **options})
-    assert caught.value.field == named
+    assert (caught.value.field, bool(caught.value.fix)) == (named, True)
+
+
+PLACES = [3, None, b"x.db", 3.5, ["x.db"], "", " ", "a\0b.db", "\ud800.db"]
+
+
+@pytest.mark.parametrize("given", PLACES, ids=ascii)
+def test_what_can_be_no_place_for_a_store_is_named_and_makes_no_file(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        Runtime(given, agents=[agent()])
+    assert (caught.value.field, bool(caught.value.fix)) == ("store", True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_durability_that_nobody_knows_is_refused_for_a_store_that_is_open_too():
+    with pytest.raises(ConfigError, match="'most' is not known"):
+        Runtime(InMemoryStore(), durability="most")
+    with pytest.raises(ConfigError, match="'most' is not known"):
+        open_store(":memory:", durability="most")
+
+
+@pytest.mark.parametrize("given", ["openai:gpt-5-mini", [3], ["gpt"], 5])
+def test_models_to_switch_to_that_are_none_are_named_by_their_own_field(given):
+    with pytest.raises(ConfigError) as caught:
+        Agent("a", Scripted(["done"]), fallback_models=given)
+    assert caught.value.field == "Agent('a').fallback_models"
 
 
 def test_two_agents_of_one_name_are_refused():

@@ -167,6 +167,17 @@ def test_an_ended_run_can_be_neither_paused_nor_cancelled():
     asyncio.run(main())
 
 
+def test_why_a_run_has_ended_is_said_in_one_way_to_whoever_comes_too_late():
+    async def main():
+        rt = runtime([call("look"), call("look")])
+        run = await rt.run_async("a", "task", id="r", limits={"steps": 1})
+        assert run.status == "stopped"
+        with pytest.raises(IllegalTransition, match=r"run r is stopped \(.*steps.*can no longer"):
+            await rt.pause_async("r")
+
+    asyncio.run(main())
+
+
 # ---------------------------------------------------------------- cancel at every wait
 
 

@@ -3,11 +3,10 @@
 import asyncio
 import contextvars
 import re
-import threading
 import time
 
 import pytest
-from tests.engine.kit import Recorder, events, texts, until
+from tests.engine.kit import Door, Recorder, events, texts, until
 
 from cairn import Agent, Context, ContextBlock, Intake, Need, Runtime, Scripted, call, tool
 from cairn.core import events as ev
@@ -19,34 +18,6 @@ from cairn.intake import holds
 from cairn.tools import blocking
 from cairn.tools.blocking import Overdue, called
 from cairn.tools.slots import Slots
-
-LONG_S = 4.0
-
-
-class Door:
-    """Plain functions wait at it until the event loop has had a turn of its own."""
-
-    def __init__(self) -> None:
-        self.opened = threading.Event()
-        self.passed: list[bool] = []
-        self._reached = threading.Event()
-
-    def wait(self) -> bool:
-        self._reached.set()
-        self.passed.append(self.opened.wait(LONG_S))
-        return self.passed[-1]
-
-    async def beside(self, work):
-        """What comes of work while the loop opens the door as soon as somebody waits at it."""
-        opening = asyncio.create_task(self._open())
-        try:
-            return await work
-        finally:
-            opening.cancel()
-
-    async def _open(self) -> None:
-        await until(self._reached.is_set)
-        self.opened.set()
 
 
 @pytest.fixture

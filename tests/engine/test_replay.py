@@ -77,7 +77,7 @@ def test_a_run_replays_the_same_way_and_nothing_is_called_or_written():
 
 
 def test_what_replays_can_only_read():
-    assert Reader.__slots__ == ("read",)
+    assert Reader.__slots__ == ("info", "read"), "both only look"
     with pytest.raises(AttributeError):
         Reader(Watched()).append  # noqa: B018 - that there is none is the point
 

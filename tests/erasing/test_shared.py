@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from cairn import Agent, Principal, Refused, Route, Runtime, Scripted, call, tool
 from cairn.cli.entry import app
+from cairn.core import events as ev
 from cairn.core.erasing import SHARED
 from cairn.errors import RunErased
 from cairn.store.inmemory import InMemoryStore
@@ -69,6 +70,9 @@ def test_a_shared_session_is_erased_whole_and_only_if_that_was_said(store):
                 rt.get(run)
         assert rt.holdings("bob").elsewhere == ()
         assert rt.erase("ann").runs == ()
+        told = list(rt.portal.call(rt.store.read("store"), "reading"))
+        whole = [e.event for e in told if isinstance(e.event, ev.PrincipalErased)]
+        assert [each.runs for each in whole] == [2, 1], "one record for the room, one for ann"
         begun = rt.receive(channel="room", principal="bob", text="Anybody here?")
         assert begun.status == "completed", "the room is free again"
 

@@ -426,6 +426,40 @@ def remembering() -> Play:
     return play
 
 
+def flushed() -> Play:
+    """Condensed twice, with facts that are kept, denied, and then known already: completed."""
+    rules = rules_of(
+        tool("grep"),
+        tool("remember", "write", recovery="keyed"),
+        models=(ModelSpec(name="m1", window=1_600, max_output=300),),
+        summary=ModelSpec(name="cheap"),
+        keeps=True,
+        policy=Policy(tools={"remember": "ask"}),
+    )
+    play = Play(rules, run="flushed", input=(Text("Grep for AB-4711. 请查找。"),), principal=ANNE)
+    body = "\n".join(f"## {name}\nNone" for name in SECTIONS)
+    facts = "- Anne likes green tea. 安妮喜欢绿茶。\n- Anne works at night."
+    for n in range(40):
+        while (due := play.settle()) and isinstance(due, AskModel) and due.purpose == "summary":
+            play.says(f"{body}\n## To remember\n{facts}")
+            play.settle()
+            if play.count(ev.TurnKept) == 1:
+                play.submit(cmd.Approve(n=1))
+                (kept,) = play.start()
+                play.returns(kept, "Remembered as m1.")
+                play.settle()
+                play.submit(cmd.Deny(n=2))
+        if play.count(ev.TurnKept) == 2:
+            break
+        (found,) = play.calls(("grep", {"n": n}))
+        play.returns(found, f"line {n}: " + "words " * 60)
+    play.says("It is nowhere.")
+    play.settle()
+    assert play.state.status is Status.COMPLETED
+    assert play.count(ev.TurnKept) == 2
+    return play
+
+
 def continued() -> Play:
     """A run that waited behind another of its session: completed."""
     play = Play(run="continued", session="s-2", behind="answered")
@@ -448,6 +482,7 @@ STORIES: tuple[Callable[[], Play], ...] = (
     handed_over,
     condensed,
     remembering,
+    flushed,
     continued,
 )
 

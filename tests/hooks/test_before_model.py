@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.engine.kit import Recorder
+from tests.engine.kit import FREE_HAND, Recorder
 from tests.hooks.kit import Shop, Shut
 
 from cairn import (
@@ -14,6 +14,8 @@ from cairn import (
     Deny,
     HookRequest,
     Narrow,
+    NotDone,
+    Policy,
     Runtime,
     Scripted,
     before_model,
@@ -21,6 +23,7 @@ from cairn import (
     tool,
 )
 from cairn.core import events as ev
+from cairn.core.policy import Redirect, Rule
 from cairn.engine.offering import hash_of
 
 
@@ -209,3 +212,36 @@ def test_equal_offers_have_equal_hashes_and_none_has_an_empty_one() -> None:
     schemas = (look.schema, note.schema)
     assert hash_of(schemas) == hash_of(schemas) != hash_of(schemas[:1])
     assert hash_of(()) == ""
+
+
+REDIRECTING = Policy(
+    tools={"note": "allow"},
+    rules=(Rule(name="r", decide="redirect", tools=("pay",), redirect=Redirect(tool="note")),),
+)
+
+
+@pytest.mark.parametrize("how", ["as its fallback", "by a redirect"])
+@pytest.mark.parametrize("withheld", [True, False])
+def test_a_withheld_tool_runs_in_the_place_of_no_other(how: str, withheld: bool) -> None:
+    async def main() -> None:
+        noted = []
+
+        @tool(name="note", effect="write")
+        async def noting(cents: int) -> str:
+            noted.append(cents)
+            return "noted"
+
+        @tool(name="pay", effect="write", fallback=noting, retries=0)
+        async def failing(cents: int) -> str:
+            raise NotDone("the bank is shut")
+
+        hooks = [narrows("pay", "note") if not withheld else narrows("pay")]
+        policy = REDIRECTING if how == "by a redirect" else FREE_HAND
+        shop, tools = Shop(), [failing, noting]
+        run = await shop.ran(call("pay", cents=5), "done", hooks=hooks, policy=policy, tools=tools)
+        assert run.text == "done"
+        assert noted == ([] if withheld else [5])
+        refused = [event.rule for event in await shop.events(ev.ToolRejected)]
+        assert refused == (["withheld by a hook"] if withheld else [])
+
+    asyncio.run(main())

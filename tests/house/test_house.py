@@ -61,6 +61,14 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_is_kept() -> Iterator[None]:
+    """The trees of all files are large, and later tests look for garbage among what is alive."""
+    yield
+    lines.cache_clear()
+    tree.cache_clear()
+
+
 def text_files(*, everywhere: bool = False) -> Iterator[Path]:
     """Yield the text files people write, or all that the repository may track."""
     for path in sorted(ROOT.iterdir()):

@@ -116,6 +116,12 @@ def condensing() -> dict[str, Any]:
     return {"summary_model": beside(lambda turn: SUMMARY if turn else "It went well.")}
 
 
+def flushing() -> dict[str, Any]:
+    """A model condenses, and each time it says the same is to be remembered."""
+    said = f"{SUMMARY}\n## To remember\n- {KIWI}\n- {PLUM}\n- {KIWI}"
+    return {"summary_model": beside(lambda turn: said), "keeps_facts": True}
+
+
 def feeding() -> dict[str, Any]:
     """A read, a write and a call that a person must allow come before the model is asked."""
     fed = [("ground", "look", 1), ("noted", "post", 2), ("paid", "refund", 3)]
@@ -272,6 +278,21 @@ SCENES: dict[str, Scene] = {
         window=3_600,
         options=condensing,
         exact={"post": 1, "send": 1},
+    ),
+    "flushed": Scene(
+        (
+            [call("wide", n=1), call("post", n=2), call("wide", n=3)],
+            [call("wide", n=4), call("wide", n=5)],
+            [call("wide", n=6), call("refund", n=7)],
+            call("recall", query="plum"),
+            "done",
+        ),
+        window=4_400,
+        options=flushing,
+        person=accepts,
+        remembers=True,
+        exact={"post": 1, "refund": 1},
+        facts={KIWI: "owner", PLUM: "owner"},
     ),
     "undone": Scene(
         (call("wide", n=1), call("wide", n=2), call("refund", n=3), "done"),

@@ -97,7 +97,7 @@ class Books:
         match entry.event:
             case ev.ModelRequested():
                 self.requests += 1
-            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() as said:
+            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() | ev.TurnKept() as said:
                 parts = said.parts
                 for part in parts:
                     if isinstance(part, CallPart):

@@ -1,16 +1,22 @@
 """Chains of facts in a store's file: what `verify` says of them, and of gaps that are left."""
 
 import asyncio
+import contextlib
 
+import apsw
 import pytest
+from tests.core.test_constant_work import instructions
 from tests.memory.kit import ANN, BOB, DAY, NOW, fact, looked, runtime, told, within
 
 from cairn import UnknownRun, call, tool
 from cairn.core import events as ev
 from cairn.core.codec import encode
-from cairn.memory import FactFilter, Scope
+from cairn.memory import FactFilter, Scope, shelf
 from cairn.memory.embedding import Embedding
-from cairn.store.sqlite.memory_rows import WritableRows
+from cairn.memory.inmemory import Tables
+from cairn.store.sqlite import schema
+from cairn.store.sqlite.memory_rows import Rows, WritableRows
+from cairn.testing.memory_chains import bound
 from cairn.testing.memory_promises import Meaning, known, untrusted
 
 SHOP = Scope(kind="project", name="shop")
@@ -196,3 +202,130 @@ def test_a_run_that_has_read_nothing_untrusted_forgets_what_it_could_replace():
         assert told(rt.trace(run.id), "forget") == ["m1 is forgotten."]
         with pytest.raises(UnknownRun):
             rt.forget_fact("m1")
+
+
+# ---------------------------------------------------------------- what long chains cost
+
+
+def grown(path, length, last):
+    """Steps of the file's engine that `last` took at the end of a chain of this length."""
+    steps = []
+
+    async def work(memory, store):
+        rows = [fact(f"town {n}", scope=SHOP, supersedes=n) for n in range(length)]
+        for new in rows:
+            await memory.keep(new, "", NOW)
+
+        def count(event):
+            steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])
+
+        connection = store._writer._connection
+        connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count)
+        await last(memory, length)
+        connection.trace_v2(0)
+
+    within(path, work)
+    assert steps
+    return sum(steps)
+
+
+async def forgotten(memory, length):
+    assert len(await memory.forget(length, NOW)) == length
+
+
+async def erased(memory, length):
+    assert (await memory.erase(ANN, NOW)).facts == length
+
+
+@pytest.mark.parametrize("last", [forgotten, erased])
+def test_a_chain_of_eight_times_the_facts_goes_with_eight_times_the_steps(tmp_path, last):
+    few, many = (grown(tmp_path / f"{n}.db", n, last) for n in (50, 400))
+    assert many <= 8 * few * 1.5
+
+
+def test_what_is_replaced_and_what_is_newest_are_found_in_the_order_of_an_index():
+    asked = []
+    with contextlib.closing(apsw.Connection("")) as connection:
+        schema.migrate(connection, "a file in memory")
+        connection.exec_trace = lambda _, sql, values: asked.append((sql, values)) or True
+        rows = Rows(connection)
+        rows.facts(FactFilter(scope=SHOP), newest=True)
+        rows.replaced_by(SHOP, 1)
+        rows.overdue(SHOP, NOW, 5)
+        connection.exec_trace = None
+        plans = [connection.execute(f"EXPLAIN QUERY PLAN {q}", v).fetchall() for q, v in asked]
+    assert [[step[-1] for step in plan] for plan in plans] == [
+        ["SEARCH fact USING INDEX fact_newest (scope=? AND rowid>?)"],
+        ["SEARCH fact USING INDEX fact_replaced (successor=?)"],
+        [
+            (
+                "SEARCH fact USING INDEX fact_in (scope=? AND state=? AND expires_at>? "
+                "AND expires_at<?)"
+            ),
+            "USE TEMP B-TREE FOR ORDER BY",  # of what has expired, and only that
+        ],
+    ]
+
+
+def test_keeping_a_fact_takes_no_more_steps_where_many_others_were_replaced(tmp_path):
+    async def unrelated(memory, length):
+        await memory.keep(fact("other", scope=SHOP), "", NOW)
+
+    few, many = (grown(tmp_path / f"{n}.db", n, unrelated) for n in (100, 400))
+    assert many <= few * 1.1
+
+
+@pytest.mark.parametrize("of", [shelf._with_all_before, lambda t, f: shelf._left_behind(t, [f])])
+def test_in_memory_too_what_a_fact_has_replaced_is_found_without_looking_at_the_others(of):
+    """Instructions of Python are counted."""
+    found = {}
+    for length in (20, 200):
+        tables = Tables()
+        for n in range(length):
+            before = n if n % 10 else 0
+            shelf.keep(tables, fact(f"town {n}", supersedes=before), "", NOW, "")
+        found[length] = instructions(lambda t=tables: of(t, t.rows[10]))
+    assert found[20] == found[200]
+
+
+def test_where_many_facts_of_a_principal_go_each_link_is_walked_once():
+    found = {}
+    for length in (50, 400):
+        tables = Tables()
+        for n in range(length):
+            shelf.keep(tables, fact(f"town {n}", supersedes=n), "", NOW, "")
+        going = sorted(tables.rows.values(), key=lambda each: each.n)
+        found[length] = instructions(lambda t=tables, g=going: shelf._left_behind(t, g))
+    assert found[400] <= 8 * found[50] * 1.5
+
+
+def test_a_file_of_which_old_replaced_facts_were_removed_is_as_its_journal_says(path):
+    async def work(memory, _):
+        with bound(5):
+            for n in range(9):
+                await memory.keep(fact(f"town {n}", scope=SHOP, supersedes=n), "", NOW)
+        return [f.n for f in await memory.facts(FactFilter())]
+
+    assert within(path, work) == [4, 5, 6, 7, 8, 9]
+    assert looked(path) == []
+
+
+def test_a_file_of_the_version_before_finds_by_index_what_was_replaced(path):
+    async def chained(memory, _):
+        for n in range(3):
+            await memory.keep(fact(f"town {n}", scope=SHOP, supersedes=n), "", NOW)
+
+    async def gone(memory, _):
+        return await memory.forget(3, NOW)
+
+    within(path, chained)
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        connection.execute("DROP INDEX fact_replaced; DROP INDEX fact_newest")
+        connection.execute("PRAGMA user_version = 6")
+    assert looked(path) == [], "an older file can be looked at as it is"
+    assert within(path, gone) == [1, 2, 3]
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        assert int(connection.pragma("user_version")) == len(schema.migrations())
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+        assert {"fact_replaced", "fact_newest"} <= names
+    assert looked(path) == []

@@ -8,6 +8,8 @@ import pytest
 from tests.memory.kit import ANN, NOW, fact
 from typer.testing import CliRunner
 
+from cairn import Runtime
+from cairn.cli import memory_command
 from cairn.cli.entry import app
 from cairn.store import open_store
 
@@ -94,6 +96,71 @@ def test_what_waits_is_reviewed_and_the_store_says_by_whom(cairn):
 
     reviewed = [e for e in with_memory(events) if e.event.NAME == "memory.reviewed"]
     assert [(e.actor, e.event.reason) for e in reviewed] == [("ada", "asked her"), ("ada", "")]
+
+
+@pytest.mark.usefixtures("store")
+def test_accepting_what_is_remembered_in_the_same_words_says_which_fact_it_confirms(cairn):
+    async def twice(memory, _):
+        await memory.keep(fact("Pays by card.", trust="agent"), "", NOW)
+
+    with_memory(twice)
+    said = cairn("review", "m2", "--accept", "--trust", "agent")
+    assert said.out == "m2 is accepted: it says what m3 says, which is confirmed\n"
+    assert "replaced by m3" in cairn("list").out
+    (line,) = [e for e in cairn("list", "--state", "live", "--json").objects if "card" in e["text"]]
+    assert (line["id"], line["trust"]) == ("m3", "agent")
+
+
+@pytest.mark.usefixtures("store")
+def test_of_facts_that_replace_one_another_each_is_accepted_and_what_became_of_the_rest_is_said(
+    cairn,
+):
+    async def both(memory, _):
+        waits = {"trust": "untrusted", "taint": ("web",), "waits": True}
+        await memory.keep(fact("Likes black tea.", supersedes=1, **waits), "", NOW)
+
+    with_memory(both)
+    said = cairn("review", "m3", "m1", "m2", "--accept")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines() == [
+        "m3 is accepted",
+        "m1 is kept as history: m3 has taken its place",
+        "m2 is accepted",
+    ]
+    assert [line["state"] for line in cairn("list", "--json").objects] == [
+        *("superseded", "live", "live")
+    ]
+
+
+@pytest.mark.usefixtures("store")
+def test_what_another_has_decided_meanwhile_holds_none_of_the_rest_up(cairn, monkeypatch):
+    checked = memory_command.check_reviewable
+
+    async def meanwhile(found, *given, **more):
+        await checked(found, *given, **more)
+        await found.forget(1, NOW, actor="else")
+
+    monkeypatch.setattr(memory_command, "check_reviewable", meanwhile)
+    said = cairn("review", "m1", "m2", "--accept", "--json")
+    assert (said.code, "m1 was forgotten" in said.err) == (1, True)
+    assert [(line["did"], line["id"]) for line in said.objects] == [("accepted", "m2")]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_list_of_what_counts_is_the_same_on_the_command_line_and_in_code(cairn):
+    async def late(memory, _):
+        await memory.keep(fact("Pays in gold.", expires_at=NOW + 1), "", NOW)
+
+    with_memory(late)
+    assert [(f["id"], f["state"]) for f in cairn("list", "--json").objects] == [
+        *(("m1", "live"), ("m2", "waiting"), ("m3", "expired"))
+    ]
+    assert [f["id"] for f in cairn("list", "--state", "live", "--json").objects] == ["m1"]
+    assert [f["id"] for f in cairn("list", "--state", "expired", "--json").objects] == ["m3"]
+    assert cairn("show", "m3", "--json").objects[0]["state"] == "expired"
+    assert "    state: expired\n" in cairn("show", "m3").out
+    with Runtime("cairn.db") as rt:
+        assert [each.state for each in rt.facts()] == ["live", "waiting", "expired"]
 
 
 @pytest.mark.usefixtures("store")
@@ -220,6 +287,31 @@ def test_what_acts_on_a_terminal_is_shown_and_does_not_act(cairn):
         assert "\x1b" not in said.out
         assert "\u202e" not in said.out
         assert "evil" in said.out
+
+
+def test_the_first_fact_makes_the_store_and_says_so(cairn, tmp_path):
+    said = cairn("add", "Likes tea.", "--principal", "ann", "--store", "new.db", "--json")
+    assert (said.code, said.objects[0]["id"]) == (0, "m1")
+    assert "there was no store new.db: it was made" in said.err
+    said = cairn("add", "Likes jam.", "--principal", "ann", "--store", "new.db")
+    assert (said.out, said.err) == ("m2 is remembered\n", "")
+    assert cairn("list", "--store", "new.db").out.count("Likes") == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("",),
+        ("x" * 5_000,),
+        ("x", "--within", "0d"),
+        ("x", "--tag", ""),
+        ("x", "--supersedes", "m1"),
+    ],
+    ids=["empty", "long", "no time", "no tag", "nothing to replace"],
+)
+def test_a_fact_that_is_refused_makes_no_store(cairn, tmp_path, words):
+    assert cairn("add", *words).code == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_a_store_nothing_is_made(cairn, tmp_path):

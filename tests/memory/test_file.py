@@ -85,6 +85,28 @@ def test_a_file_with_facts_is_as_it_was_written(path):
     assert looked(path) == []
 
 
+@pytest.mark.parametrize("lasts", [DAY, 0], ids=["it ends sooner", "it lasts longer"])
+def test_a_file_with_a_fact_that_was_confirmed_is_as_it_was_written(path, lasts):
+    async def confirmed(memory, _):
+        await memory.keep(fact("Likes coffee."), "", NOW)
+        await memory.keep(fact("Likes tea.", expires_at=NOW + 2 * DAY), "", NOW)
+        await memory.keep(fact("Likes tea.", trust="untrusted", taint=("web",)), "", NOW)
+        waits = fact(
+            "Likes tea.",
+            trust="untrusted",
+            expires_at=lasts and NOW + lasts,
+            supersedes=1,
+            waits=True,
+        )
+        await memory.keep(waits, "", NOW)
+        await memory.review(4, "accepted", NOW, actor="ada", trust="untrusted")
+        assert [f.n for f in await memory.facts(FactFilter(state="live"))] == [3]
+        assert (await memory.get(3)).trust == "agent"
+
+    within(path, confirmed, Embedding(Meaning()))
+    assert looked(path) == []
+
+
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
@@ -247,10 +269,12 @@ def test_no_question_about_facts_reads_a_whole_table(path):
                 rows.vectors(scope, "letters/26", NOW)
                 rows.overdue(scope, NOW, 5)
                 rows.facts(FactFilter(scope=scope), newest=True)
+                rows.facts(FactFilter(scope=scope, state="waiting"), newest=True)
             rows.facts(FactFilter(principal="ann", tenant=""))
             rows.waiting_of(ANN, NOW)
             rows.keyed("k1")
             rows.replaced_by(user_scope(ANN), 2)
+            rows.before(2)
             connection.exec_trace = None
             for sql, values in statements:
                 plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()

@@ -8,7 +8,9 @@ from tests.memory.kit import ANN, DAY, Clock, fact, runtime
 
 from cairn import ConfigError, Principal, Refused, UnknownRun
 from cairn.memory import MemoryRules
+from cairn.memory.facts import FactFilter
 from cairn.memory.inmemory import InMemoryMemory
+from cairn.memory.listing import facts_as_of
 from cairn.runtime.memories import memory_rules_of
 
 
@@ -57,6 +59,43 @@ def test_a_fact_added_for_some_days_ends_after_them(rt):
     assert rt.recall("code", principal="ann").hits == ()
 
 
+def test_a_list_says_of_a_fact_that_its_time_is_up_and_finds_it_by_that(rt):
+    rt.remember("The code is 4711.", principal="ann", days=1)
+    rt.remember("Lives in Rome.", principal="ann", days=1)
+    rt.remember("Lives in Oslo.", principal="ann", supersedes="m2")
+    assert [each.state for each in rt.facts("ann")] == ["live", "superseded", "live"]
+    rt.host.clock.now += DAY
+    assert [each.state for each in rt.facts("ann")] == ["expired", "superseded", "live"]
+    assert [each.id for each in rt.facts(state="live")] == ["m3"]
+    assert [each.id for each in rt.facts("ann", state="expired")] == ["m1"]
+    with pytest.raises(ConfigError, match=r"state: 'gone' is none.*live, expired, waiting or"):
+        rt.facts(state="gone")
+
+
+def test_what_has_expired_takes_no_place_in_a_list_of_what_counts(rt):
+    for n in range(5):
+        rt.remember(f"Code {n}.", principal="ann", days=None if n in {2, 4} else 1)
+    rt.host.clock.now += DAY
+    now = rt.host.clock.now
+    for state, limit, ids in (
+        ("live", 2, ["m3", "m5"]),
+        ("live", 1, ["m3"]),
+        ("expired", 3, ["m1", "m2", "m4"]),
+        ("expired", 2, ["m1", "m2"]),
+        ("", 4, ["m1", "m2", "m3", "m4"]),
+    ):
+        where = FactFilter(state=state, limit=limit)
+        found = asyncio.run(facts_as_of(rt.memory, where, now))
+        assert [each.id for each in found] == ids
+
+
+def test_a_fact_without_an_end_counts_for_ever_and_no_number_says_so(rt):
+    rt.remember("The code is 4711.", principal="ann", days=None)
+    assert rt.facts("ann")[0].content.expires_at == 0
+    with pytest.raises(ConfigError, match=r"days: 0 cannot be.*leave it out.*for ever"):
+        rt.remember("x", days=0)
+
+
 @pytest.mark.parametrize(
     ("verb", "arguments", "error"),
     [
@@ -64,6 +103,10 @@ def test_a_fact_added_for_some_days_ends_after_them(rt):
         ("remember", {"text": "x", "scope": "project"}, ConfigError),
         ("remember", {"text": "x", "scope": "nobody"}, ConfigError),
         ("remember", {"text": "x", "days": -1}, ConfigError),
+        ("remember", {"text": "x", "days": 0}, ConfigError),
+        ("remember", {"text": "x", "days": 0.0}, ConfigError),
+        ("remember", {"text": "x", "days": 1e-15}, ConfigError),
+        ("remember", {"text": "x", "days": float("nan")}, ConfigError),
         ("remember", {"text": "x", "supersedes": "m9"}, UnknownRun),
         ("remember", {"text": "x", "supersedes": "nine"}, UnknownRun),
         ("remember", {"text": "x", "principal": 7}, ConfigError),
@@ -128,6 +171,53 @@ def test_of_whom_a_fact_of_an_agent_is_has_to_be_said():
         with pytest.raises(ConfigError, match="not shared here by agent 'typo'"):
             rt.remember("x", scope="agent", agent="typo")
         assert rt.remember("x", scope="agent", agent="desk").state == "live"
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"project": "shop"}, "project"),
+        ({"agent": "desk"}, "agent"),
+        ({"scope": "agent", "agent": "desk", "project": "shop"}, "project"),
+        ({"scope": "project", "agent": "desk", "project": "shop"}, "agent"),
+    ],
+)
+def test_a_fact_is_not_kept_for_somebody_else_than_was_named(said, field):
+    rules = MemoryRules(project="shop", agents=("desk",))
+    with runtime(":memory:", ["done"], memory=rules) as rt:
+        with pytest.raises(ConfigError, match=f'Write scope="{field}" beside it') as refused:
+            rt.remember("Ships on Monday.", **said)
+        assert refused.value.field == field
+        assert rt.facts() == []
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\u200b", "\u200b \u2060\ufeff", "\u00ad", "\u3164"])
+def test_a_fact_in_which_nothing_is_seen_is_refused(rt, text):
+    with pytest.raises(ConfigError, match="Say what is to be remembered"):
+        rt.remember(text)
+    assert rt.facts() == []
+
+
+@pytest.mark.parametrize("limit", [0, -1, 51])
+def test_a_recall_of_too_few_or_too_many_says_how_many_it_gives(rt, limit):
+    with pytest.raises(ConfigError, match=r"limit: .* Give 1 to 50$"):
+        rt.recall("tea", limit=limit)
+    assert rt.recall("tea", limit=50).hits == rt.recall("tea", limit=1).hits == ()
+
+
+@pytest.mark.parametrize("by", ["a\0", "\ud800"])
+def test_who_handles_a_fact_is_named_as_a_principal_is(rt, by):
+    rt.remember("Likes tea.")
+    for verb in (
+        lambda: rt.remember("Likes coffee.", by=by),
+        lambda: rt.accept_fact("m1", by=by),
+        lambda: rt.reject_fact("m1", by=by),
+        lambda: rt.forget_fact("m1", by=by),
+        lambda: rt.erase_facts("local", by=by),
+    ):
+        with pytest.raises(ConfigError, match=r"^by: "):
+            verb()
+    assert len(rt.facts()) == 1
 
 
 def test_a_name_among_those_who_share_that_no_agent_here_has_is_warned_of(caplog):

@@ -236,7 +236,7 @@ def filled(path):
             ]
             facts = [ev.Entry(seq=n, at=START, event=e) for n, e in enumerate(titles, head + 1)]
             await store.keep(head, facts)
-            told = [e for n in range(9) for e in story.tell(note(f"{n} " * 40))]
+            told = [e for n in range(40) for e in story.tell(note(f"{n} " * 40))]
             await drive(store, story, told, story.tell(note("large " * 5_000)), story.ask())
         await store.close()
 

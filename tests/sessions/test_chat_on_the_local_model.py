@@ -32,7 +32,7 @@ from cairn.engine.load import load, start_of
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 SRC = Path(__file__).resolve().parents[2] / "src"
-PATIENCE_S = 40.0
+PATIENCE_S = 90.0
 OUTPUT = 96
 WINDOW, ROOMY, WIDE = 1_248, 1_680, 3_072
 PAUSED = 6

@@ -225,3 +225,27 @@ def test_an_exported_session_is_for_the_eyes_of_whoever_wrote_it_only(tmp_path):
     assert cairn("sessions", "export", "s", str(tmp_path / "out"), *store).exit_code == 0
     modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "out").iterdir()}
     assert modes == {"events.jsonl": 0o600, "transcript.md": 0o600}
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_message_cancelled_before_its_turn_is_no_part_of_the_conversation_one_after_it_is(behind):
+    """In a session where nothing is at work its turn comes at once, driven or not."""
+    seen: list[str] = []
+
+    def model(request):
+        seen[:] = [part.content for each in request.messages for part in each.parts]
+        return "ok"
+
+    with Runtime(":memory:", [Agent("desk", Scripted(model))]) as rt:
+        first = rt.send("s", "hello", agent="desk", principal="ann")
+        posted = [rt.post("s", "one", principal="ann", mode="queue")]
+        if behind:
+            posted.append(rt.post("s", "two", principal="ann", mode="queue"))
+        assert [each.how for each in posted] == ["started", "queued"][: len(posted)]
+        for each in reversed(posted):
+            rt.cancel(each.run)
+        rt.send("s", "next", principal="ann")
+        assert seen == ["hello", "ok", "one", "next"]
+        rt.rewind("s", first.id, principal="ann")
+        rt.send("s", "last", principal="ann")
+        assert seen == ["hello", "ok", "last"]

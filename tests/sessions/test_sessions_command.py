@@ -178,6 +178,19 @@ def test_a_session_is_pruned_and_the_others_stay(store):
     assert cairn("sessions", "fork", "s", "f", "--at", "r1").exit_code == 0
     assert "removed: 1 run; 1 run left" in cairn("sessions", "prune", "s").stdout
     assert cairn("sessions", "show", "f").exit_code == 0
+
+
+def test_a_fork_that_is_pruned_without_a_run_of_its_own_is_named(store):
+    assert cairn("sessions", "fork", "s", "f", "--at", "r1").exit_code == 0
+    named = "f: a fork in which nothing was said"
+    would = cairn("prune", "--older-than", "0s", "--dry-run").stdout
+    assert f"{named}\nto be removed: 3 runs, 1 fork" in would
+    assert cairn("sessions", "prune", "f").stdout == f"{named}\nremoved: 0 runs, 1 fork\n"
+    assert cairn("sessions", "fork", "s", "g", "--at", "r1").exit_code == 0
+    (line,) = [
+        json.loads(each) for each in cairn("sessions", "prune", "g", "--json").stdout.splitlines()
+    ]
+    assert (line["did"], line["id"], line["fork"]) == ("removed", "g", True)
     assert "hello" in cairn("sessions", "list").stdout
     assert cairn("sessions", "prune", "nobody").exit_code == 2
     assert cairn("verify").exit_code == 0

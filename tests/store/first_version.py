@@ -29,6 +29,8 @@ MESSAGE = (
     "ON DELETE CASCADE, seq INTEGER NOT NULL) STRICT"
 )
 AS_FIFTH = (
+    "DROP INDEX fact_replaced",
+    "DROP INDEX fact_newest",
     "DROP INDEX run_previous",
     "ALTER TABLE run DROP COLUMN previous",
     "ALTER TABLE message RENAME TO message_by_id",

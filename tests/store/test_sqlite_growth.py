@@ -81,7 +81,7 @@ def test_pruning_gives_the_space_back(tmp_path):
 
     async def fill():
         store = open_store(path)
-        for n in range(5):
+        for n in range(8):
             story = Story(f"r{n}")
             await create(store, story)
             told = story.tell(*[note("x" * 4_000)] * 50, note(f"{n}" * 100_000))
@@ -90,7 +90,7 @@ def test_pruning_gives_the_space_back(tmp_path):
         full = path.stat().st_size
         store = open_store(path)
         removed = await store.prune(story.entries[-1].at + 1)
-        assert sorted(removed) == [f"r{n}" for n in range(5)]
+        assert sorted(removed) == [f"r{n}" for n in range(8)]
         await store.close()
         return full
 

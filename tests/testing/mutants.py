@@ -355,7 +355,7 @@ def message_given_twice(stack):
     def twice(run, entry, event):
         after = given(run, entry, event)
         first = not any(seq < 0 for seq in run.queued)
-        return replace(after, queued=dict(run.queued) | {-1: ()}) if first else after
+        return replace(after, queued=run.queued.added(-1, ())) if first else after
 
     put(stack, evolve, "HANDLERS", {**evolve.HANDLERS, ev.InputGiven: twice})
 

@@ -5,11 +5,12 @@ from contextlib import ExitStack
 import msgspec
 from tests.testing.variants import of_memory, put
 
-from cairn.core import state
+from cairn.core import evolve, state
 from cairn.core.erasing import Erasure
-from cairn.core.events import SessionRewound
+from cairn.core.events import ContextCompacted, SessionRewound, TurnKept
+from cairn.core.keeping import parted
 from cairn.engine import calls, host
-from cairn.memory import shelf
+from cairn.memory import reviewing, shelf
 from cairn.memory.desk import Desk
 from cairn.memory.facts import Erased, Fact, Scope
 from cairn.memory.inmemory import InMemoryMemory, Tables
@@ -66,7 +67,8 @@ def replaced_fact_still_recalled(stack: ExitStack) -> None:
         if old is not None:
             place.put(replace(old, successor=fact.n))
 
-    put(stack, shelf, "_goes_live", goes_live)
+    put(stack, shelf, "goes_live", goes_live)
+    put(stack, reviewing, "goes_live", goes_live)
 
 
 @of_memory
@@ -117,6 +119,46 @@ def trusted_fact_replaced_by_anybody(stack: ExitStack) -> None:
     """The untrusted replaces nothing that is trusted more."""
     put(stack, shelf, "_why_it_waits", lambda place, new: "")
     put(stack, MemoryRules, "waits", lambda self, trust: False)
+
+
+# ---------------------------------------------------------------- facts of summaries
+
+
+@of_memory
+def facts_of_a_summary_kept_twice(stack: ExitStack) -> None:
+    """What a summary says is to be remembered is asked for once, whoever goes on with the run."""
+    kept = evolve.HANDLERS[TurnKept]
+
+    def again(state, entry, event):
+        after = kept(state, entry, event)
+        twice = event.parts and not state.kept_calls
+        return replace(after, keeping=state.keeping, kept=()) if twice else after
+
+    put(stack, evolve, "HANDLERS", {**evolve.HANDLERS, TurnKept: again})
+
+
+@of_memory
+def facts_of_a_summary_lost(stack: ExitStack) -> None:
+    """What an adopted summary says is to be remembered is asked for before the next request."""
+    compacted = evolve.HANDLERS[ContextCompacted]
+
+    def forgetful(*args):
+        return replace(compacted(*args), keeping=())
+
+    put(stack, evolve, "HANDLERS", {**evolve.HANDLERS, ContextCompacted: forgetful})
+
+
+@of_memory
+def facts_of_a_refused_summary_kept(stack: ExitStack) -> None:
+    """What a summary says counts for nothing until it is adopted."""
+    drafted = evolve.drafted
+
+    def hasty(state, event):
+        after = drafted(state, event)
+        facts = parted(after.draft.text)[1] if state.compactions else ()
+        return replace(after, keeping=facts)
+
+    put(stack, evolve, "drafted", hasty)
 
 
 # ---------------------------------------------------------------- searches and threads

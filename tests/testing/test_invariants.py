@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.core.play import SECOND, Play, rules_of, tool
-from tests.golden.make import INDEX, STORIES, row_of
+from tests.golden.make import INDEX, STORIES, flushed, row_of
 from tests.golden.test_golden import RELEASES, index
 
 from cairn import Agent, Policy, Runtime, Scripted, call
@@ -163,6 +163,8 @@ def as_reply(entries, *parts):
 
 
 GOOD, DOUBT, CONDENSED = completed(), doubtful(), condensed()
+FLUSHED = flushed().journal
+KEEP = FLUSHED[at(FLUSHED, ev.TurnKept)].event
 REPLY = GOOD[at(GOOD, ev.ModelCompleted)].event
 LAST = at(GOOD, ev.ModelCompleted, -1)
 BROKEN = {
@@ -241,6 +243,20 @@ BROKEN = {
         changed(CONDENSED, ev.RunCreated, kind="query"), ev.TaskClassified, kind="generate"
     ),
     "intake: classified twice": again(CONDENSED, ev.TaskClassified),
+    "memory": again(FLUSHED, ev.TurnKept),
+    "memory: asked before the facts were kept": without(FLUSHED, ev.TurnKept, 1),
+    "memory: of a summary that does not stand": changed(FLUSHED, ev.TurnKept, of=2),
+    "memory: a fact that no summary says": changed(
+        FLUSHED, ev.ContextCompacted, keep=("Anne likes coffee.",)
+    ),
+    "memory: facts of a rule": changed(FLUSHED, ev.ContextCompacted, by="rule"),
+    "memory: another fact": changed(
+        FLUSHED, ev.TurnKept, parts=(replace(KEEP.parts[0], arguments='{"text":"x"}'),)
+    ),
+    "memory: left out without a reason": changed(FLUSHED, ev.TurnKept, parts=KEEP.parts[:1]),
+    "memory: by another tool": changed(
+        FLUSHED, ev.TurnKept, parts=(replace(KEEP.parts[0], name="grep"), KEEP.parts[1])
+    ),
     "patience": earlier(
         changed(GOOD, ev.ModelFailed, retry_at=GOOD[LAST].at + 1), ev.RunCompleted, 0
     ),

@@ -39,6 +39,7 @@ SEEN = (
     "run after a move",
     "run erased",
     "run pruned",
+    "fact of a summary asked to be kept",
 )
 """What must have come of memory and sessions."""
 FAST = (
@@ -51,6 +52,7 @@ FAST = (
     "message_given_twice",
     "order_of_writes_not_kept",
     "tainted_run_trusted",
+    "facts_of_a_summary_kept_twice",
     "calls_of_two_runs_share_a_key",
     "erased_run_keeps_its_words",
 )

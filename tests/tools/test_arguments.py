@@ -1,15 +1,16 @@
 """What a model writes as arguments is read by the schema: exactly, kindly, never by guessing."""
 
+import asyncio
 import dataclasses
 import datetime as dt
 import enum
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, field_validator
 
 from cairn.core.names import nearest, unknown_tool_message
 from cairn.core.rules import Problem
@@ -304,3 +305,36 @@ def test_what_fits_arrives_as_it_was_written(query: str, limit: int, share: floa
     found = narrow.spec.check(json.dumps({"filter": {"min": limit}, "share": share}))
     assert found["share"] == share
     assert found["filter"].min == limit
+
+
+ENDS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
+def test_a_fault_that_cannot_be_put_into_words_is_still_a_problem(error: BaseException) -> None:
+    def ends(*_: Any) -> Any:
+        raise error
+
+    odd = type("Odd", (ValueError,), {"__str__": ends, "__repr__": ends})
+    shown = type("Shown", (), {"__repr__": ends})
+
+    def refuses(value: int) -> int:
+        raise odd
+
+    @tool(effect="read")
+    def raised(n: Annotated[int, AfterValidator(refuses)]) -> int:
+        return n
+
+    @tool(effect="read")
+    def made(n: Annotated[int, BeforeValidator(lambda value: shown())]) -> int:
+        return n
+
+    async def checked() -> None:  # as a decision does it
+        for each in (raised, made):
+            for check in (each.spec.check, each.spec.check_some):
+                assert check is not None
+                found = check('{"n": 1}')
+                assert isinstance(found, Problem)
+                assert f"The arguments of {each.name} " in found.message
+
+    asyncio.run(checked())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cairn.errors import ErrorClass, NotDone, ToolError, Unsure
+from cairn.errors import ErrorClass, NotDone, ToolError, Unsure, safe_repr, words_of
 from cairn.tools.outcome import DESCRIBED_CHARS, classify, describe
 
 
@@ -117,3 +117,33 @@ def test_a_message_is_bounded_clean_and_never_crashes() -> None:
     assert describe(ValueError("a\0b\ud800")) == "ValueError: a␀b\ufffd"
     assert describe(ToolError("no such order")) == "no such order"
     assert len(describe(ValueError("x" * 100_000))) == DESCRIBED_CHARS
+
+
+ENDS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
+def test_an_exception_whose_own_text_would_end_the_process_is_named_by_its_type(
+    error: BaseException,
+) -> None:
+    class Ends(Exception):
+        def __str__(self) -> str:
+            raise error
+
+        __repr__ = __str__
+
+    class Says(ToolError):
+        __str__ = Ends.__str__
+
+    assert describe(Ends()) == words_of(Ends()) == "Ends"
+    assert (describe(Says("x")), safe_repr(Ends())) == ("Says", "<Ends that cannot be shown>")
+    assert classify(Ends(), "write").message == "Ends"
+
+
+def test_an_exception_that_cannot_be_looked_at_at_all_leaves_its_effect_unknown() -> None:
+    class Shut(ToolError):
+        def __init__(self) -> None:
+            Exception.__init__(self)
+
+    assert classify(Shut(), "write").kind == "unsure"
+    assert classify(Shut(), "read").kind == "failed"

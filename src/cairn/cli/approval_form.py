@@ -22,6 +22,7 @@ from cairn.core.guard import canonical
 from cairn.core.index import Pending, pending_of
 from cairn.core.messages import Principal
 from cairn.core.state import RunState
+from cairn.core.visible import as_read, in_json
 from cairn.engine.client import Client
 from cairn.engine.given import check_request
 from cairn.engine.load import load
@@ -144,7 +145,7 @@ def form(item: Pending, schema: Mapping[str, Any]) -> str:
         shown = msgspec.json.format(item.detail.encode(), indent=2).decode()
     except msgspec.DecodeError:
         shown = item.detail
-    return "\n".join([*lines, shown, ""])
+    return "\n".join([*lines, in_json(as_read(shown)), ""])
 
 
 def described(schema: Mapping[str, Any]) -> list[str]:

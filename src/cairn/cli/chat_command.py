@@ -94,7 +94,7 @@ def chat(  # noqa: PLR0913 - one parameter for each option of the command
         )
         try:
             runtime.agent(agent)
-            runtime.host.memory_rules.check_said(who, project)
+            runner.run(runtime.host.memory_rules.check_said(who, project))
             code = talk.go()
         finally:
             runner.run(runtime.close_async())
@@ -177,7 +177,8 @@ class _Talk:
         run = await self._open_run()
         if run:
             parts = parts_of(text)
-            await self._runtime.client.submit(run, cmd.Queue(parts=parts), self._principal.id)
+            message = cmd.Queue(parts=parts, roles=self._principal.roles)
+            await self._runtime.client.submit(run, message, self._principal.id)
             return await self._drive(run)
         run = new_id()
 

@@ -17,7 +17,7 @@ from cairn.cli.changed import tell
 from cairn.cli.hints import hints_for
 from cairn.cli.outcome import print_pending
 from cairn.cli.place import Place, locate, open_app, runtime_of, with_store
-from cairn.cli.plain import reasons, visible_line
+from cairn.cli.plain import arguments_line, reasons, visible_line
 from cairn.cli.say import complain, print_line
 from cairn.core import commands as cmd
 from cairn.core import events as ev
@@ -112,7 +112,7 @@ async def _unseen(client: Client, place: Place, request: str) -> str:
     try:
         if state.agent not in runtime.host.agents:
             return f", where the application has no agent {visible_line(state.agent, 60)}"
-        await check_unchanged(runtime.host.workspaces, state, request, call)
+        await check_unchanged(runtime.host.workspaces, client.store, state, request, call)
     finally:
         if runtime.store is not client.store:
             await runtime.close_async()
@@ -312,7 +312,7 @@ def _about(state: RunState, request: str) -> str:
     name = request.rpartition("/")[2]
     for call in state.calls.values():
         if name in {call.id, str(call.approval)}:
-            return f": {visible_line(call.tool, 60)}({visible_line(call.arguments, 200)})"
+            return f": {visible_line(call.tool, 60)}({arguments_line(call.arguments, 200)})"
     return ""
 
 

@@ -14,7 +14,7 @@ from cairn.cli.changed import tell
 from cairn.cli.decide_commands import say_who_goes_on
 from cairn.cli.drive import Shown, drive_to_report, leave_to_others
 from cairn.cli.place import Place, locate, open_app, runtime_of, with_app, with_store
-from cairn.cli.plain import visible_line
+from cairn.cli.plain import arguments_line, visible_line
 from cairn.cli.say import complain, print_line
 from cairn.core.forks import Effect, effects_after
 from cairn.engine.client import Client
@@ -205,7 +205,7 @@ def _show_what_stays(info: RunInfo, at: int, done: list[Effect]) -> None:
     more = "" if info.status in exits.ENDED else f"; it is {info.status} and may do more"
     print_line(f"what run {info.run} did after event {at} stays done{more}:")
     for effect in done[:SHOWN]:
-        what = f"{visible_line(effect.tool, 60)}({visible_line(effect.arguments, 160)})"
+        what = f"{visible_line(effect.tool, 60)}({arguments_line(effect.arguments, 160)})"
         print_line(f"  event {effect.seq}: {what} {effect.fate}")
     if len(done) > SHOWN:
         print_line(f"  and {len(done) - SHOWN} more")

@@ -65,8 +65,8 @@ def erase(  # noqa: PLR0913 - one parameter for each option of the command
     index and vectors; grants made for them; counters of budgets under their name. Ids, agents,
     status, times and sums of runs stay, and the hashes of what was said, so that `cairn verify`
     still tells erased from altered. Shows what will go, and asks. Workspaces go with --app, or
-    where an application is configured: only it knows where they are. Backups are yours to remove.
-    What they wrote in runs of others is left, and named. Exits with 1 if nothing is kept of them.
+    where an application is configured. Backups are yours to remove. What stays in runs of others
+    is named: what they wrote, facts that were recalled. Exits with 1 if nothing is kept of them.
     """
     options.asks_nobody(json=json, yes=yes)
     whose = principal_of(Principal(id=principal, tenant=tenant))
@@ -76,7 +76,12 @@ def erase(  # noqa: PLR0913 - one parameter for each option of the command
     async def work(runtime: Runtime) -> int:
         held = await runtime.holdings_async(whose)
         talks = await runtime.shared_sessions_async(whose)
-        if not (held.elsewhere or _anything(held) or await _erased_before(runtime, whose)):
+        if not (
+            held.elsewhere
+            or held.recalled
+            or _anything(held)
+            or await _erased_before(runtime, whose)
+        ):
             complain(f"nothing is kept of {_called(whose)}; ids of principals are case-sensitive")
             return exits.REFUSED
         if not json:
@@ -202,6 +207,11 @@ def _show(whose: Principal, held: Holdings, talks: list[str], *, workspaces: str
         print_line(f"  not over: {visible_line(', '.join(held.live))}")
     for talk in talks[:LISTED]:
         print_line(f"  shared session: {visible_line(talk)}")
+    for info in held.recalled[:LISTED]:
+        of = visible_line(f"{info.run} of {info.principal}")
+        print_line(f"  stays: facts of theirs that were recalled in run {of}")
+    if len(held.recalled) > LISTED:
+        print_line(f"  stays: and in {count(len(held.recalled) - LISTED, 'run')} more")
     if held.runs and workspaces:
         print_line(f"  {workspaces}")
 
@@ -228,7 +238,7 @@ def _tell(whose: Principal, erased: Erasure, *, json: bool) -> int:
     for left in erased.stays[:LISTED]:
         complain(f"stays: {visible_line(left)}")
     if len(erased.stays) > LISTED:
-        complain(f"and {count(len(erased.stays) - LISTED, 'run')} more")
+        complain(f"and {count(len(erased.stays) - LISTED, 'such run')} more")
     if erased.budgets:
         complain(
             f"budgets that stand name them, and were left: {', '.join(erased.budgets)}. "

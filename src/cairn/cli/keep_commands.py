@@ -13,15 +13,17 @@ import typer
 from cairn.cli import erase_command, exits, options
 from cairn.cli.changed import tell
 from cairn.cli.inspecting import inspector
+from cairn.cli.leftovers import Leftovers
 from cairn.cli.place import Place, locate, with_store
 from cairn.cli.plain import count, json_line
 from cairn.cli.say import complain, print_line, write
 from cairn.core.codec import row_object
 from cairn.core.messages import Principal
 from cairn.core.verification import Exported, Finding, Mark
+from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
 from cairn.errors import ConfigError
-from cairn.ports import Store
+from cairn.ports import Pruned, Store
 
 if TYPE_CHECKING:
     from cairn.store.sqlite.inspection import Inspection
@@ -252,24 +254,52 @@ def prune(
 
     Whole runs go that nobody wrote to for so long; the last hash of each is kept. Runs with a
     fork, with an unknown call, or in the middle of a session stay. Conversations that were forked
-    and in which nothing was said for so long go as well.
+    and in which nothing was said for so long go as well, and so do the workspaces of what went,
+    where an application says where they are.
     """
     age_us = options.seconds_of(older_than, "--older-than") * 1_000_000
     now = SystemClock().now_us()
     before = now - age_us
-    gone = with_store(
-        locate(store, app), lambda c: c.store.prune(before, dry_run, now=now), words=False
-    )
+    place = locate(store, app)
+    left = Leftovers(place)
+
+    async def remove(client: Client) -> tuple[Pruned, list[str]]:
+        gone = await client.store.prune(before, dry_run, now=now)
+        return gone, [] if dry_run else await left.clear(client, gone, before)
+
+    gone, folders = with_store(place, remove, words=False, first=left.first)
     tell_removed(gone, dry_run=dry_run, json=json)
+    tell_folders(folders, json=json)
 
 
-def tell_removed(gone: list[str], *, dry_run: bool, json: bool) -> None:
-    """Name the runs that were removed, or that would be."""
+def tell_removed(gone: Pruned, *, dry_run: bool, json: bool) -> None:
+    """Name the runs and the forks that were removed, or that would be."""
     what = "to be removed" if dry_run else "removed"
     for name in gone:
         tell(json, what, name, name, changed=not dry_run)
+    tell_forks(gone, dry_run=dry_run, json=json)
     if not json:
-        print_line(f"{what}: {count(len(gone), 'run')}")
+        print_line(f"{what}: {how_many(gone)}")
+
+
+def tell_forks(gone: Pruned, *, dry_run: bool, json: bool) -> None:
+    """Name the forked conversations without a run that were removed, or that would be."""
+    what = "to be removed" if dry_run else "removed"
+    for name in gone.forks:
+        said = f"{name}: a fork in which nothing was said"
+        tell(json, what, name, said, changed=not dry_run, fork=True)
+
+
+def tell_folders(folders: list[str], *, json: bool) -> None:
+    """Name the workspaces that were removed with their runs."""
+    for name in folders:
+        tell(json, "removed", name, f"removed the workspace {name}", workspace=True)
+
+
+def how_many(gone: Pruned) -> str:
+    """How many runs went, and how many forks if any did."""
+    forks = f", {count(len(gone.forks), 'fork')}" if gone.forks else ""
+    return count(len(gone), "run") + forks
 
 
 def backup(

@@ -11,7 +11,7 @@ from rich.live import Live as RichLive
 from rich.text import Text
 
 from cairn.cli.paint import console, line, styled
-from cairn.cli.plain import WANTED, count, money, span, visible, visible_line
+from cairn.cli.plain import WANTED, arguments_line, count, money, span, visible, visible_line
 from cairn.cli.teller import LineTeller
 from cairn.core.events import Entry
 from cairn.core.evolve import evolve
@@ -124,7 +124,7 @@ class Live:
         }.get(call.status, "")
         again = f"attempt {call.attempt}" if call.attempt > 1 else ""
         return _one_line(
-            f"  {call.id} {visible_line(call.tool, 40)}({visible_line(call.arguments, 60)})",
+            f"  {call.id} {visible_line(call.tool, 40)}({arguments_line(call.arguments, 60)})",
             styled(call.status.value),
             again,
             waits or visible_line(self._progress.get(call.id, ""), 60),

@@ -10,17 +10,18 @@ import typer
 
 from cairn.cli import exits, options
 from cairn.cli.changed import tell
-from cairn.cli.memory_place import ranked, with_runtime
+from cairn.cli.memory_place import check_shared, ranked, with_runtime
+from cairn.cli.memory_review import check_reviewable, review_all
 from cairn.cli.place import Place, locate, with_store
-from cairn.cli.plain import count, day, visible_line
+from cairn.cli.plain import count, day, json_line, visible_line
 from cairn.cli.say import complain, print_line, write
 from cairn.cli.verbs import Verbs
 from cairn.core.messages import Principal
-from cairn.core.names import listed
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
 from cairn.engine.given import principal_of
-from cairn.errors import ConfigError, Refused
+from cairn.errors import ConfigError
+from cairn.governance.secrets import Secrets, of_environment
 from cairn.memory.desk import DAY_US, MAX_DAYS
 from cairn.memory.facts import (
     TRUSTS,
@@ -30,12 +31,14 @@ from cairn.memory.facts import (
     NewFact,
     Scope,
     Trust,
+    checked,
     checked_tags,
     export_line,
     fact_number,
     typed,
     user_scope,
 )
+from cairn.memory.listing import as_of, facts_as_of, state_of
 from cairn.memory.port import Memory
 from cairn.memory.rules import DEFAULT_RULES
 
@@ -68,7 +71,12 @@ def _with_memory(store: str, app: str, work: Work) -> int:
 
 
 def _writing(
-    place: Place, work: Work, *, words: bool, first: Callable[[Runtime | None], None] | None = None
+    place: Place,
+    work: Work,
+    *,
+    words: bool,
+    first: Callable[[Runtime | None], None] | None = None,
+    makes: bool = False,
 ) -> int:
     async def whole(client: Client) -> int:
         found = DEFAULT_RULES.on(client.store)
@@ -76,7 +84,7 @@ def _writing(
             raise ConfigError("--store", "this store keeps no facts", "Name a store's file")
         return await work(found, client)
 
-    return with_store(place, whole, words=words, first=first)
+    return with_store(place, whole, words=words, first=first, makes=makes)
 
 
 def _now() -> int:
@@ -94,36 +102,6 @@ def _scope(principal: str, tenant: str, project: str, agent: str) -> Scope | Non
     return user_scope(Principal(id=principal, tenant=tenant)) if principal else None
 
 
-def _check_shared(scope: Scope, principal: str) -> Callable[[Runtime | None], None]:
-    """Refuses a scope that the application does not share: what is kept there reaches no run."""
-
-    def check(runtime: Runtime | None) -> None:
-        if scope.kind == "user":
-            return
-        if runtime is None:
-            complain(
-                f"no application was named, so nobody knows whether its runs share facts of the "
-                f"{scope.kind} {scope.name}: where MemoryRules do not name it, and no run says it, "
-                "nobody reads this"
-            )
-            return
-        rules = runtime.host.memory_rules
-        whose = Principal(id=principal, tenant=scope.tenant)
-        said = {scope.kind: scope.name}
-        shared = rules.scopes(whose, said.get("agent", ""), said.get("project", ""))
-        if shared.get(scope.kind) == scope:
-            return
-        names = rules.agents if scope.kind == "agent" else rules.projects
-        own = rules.scopes(whose, "").get("project")
-        if scope.kind == "project" and own is not None:
-            names = (own.name, *names)
-        fix = f"It shares those of {listed(names)}" if names else "It shares none of that kind"
-        problem = f"the application shares no facts of the {scope.kind} {scope.name!r}"
-        raise ConfigError(f"--{scope.kind}", problem, fix)
-
-    return check
-
-
 # ---------------------------------------------------------------- looking
 
 
@@ -135,7 +113,7 @@ def list_facts(  # noqa: PLR0913 - one parameter for each option of the command
     project: Project = "",
     agent: AgentName = "",
     state: Annotated[
-        str, typer.Option("--state", help="Only live, waiting or superseded ones.")
+        str, typer.Option("--state", help="Only live, expired, waiting or superseded ones.")
     ] = "",
     limit: options.Limit = 1000,
     json: options.Json = False,
@@ -143,20 +121,17 @@ def list_facts(  # noqa: PLR0913 - one parameter for each option of the command
     app: options.App = "",
 ) -> None:
     """List facts, the oldest first."""
-    if state not in {"", "live", "waiting", "superseded"}:
-        fix = "Write live, waiting or superseded"
-        raise ConfigError("--state", f"{state!r} is none", fix)
     shared = _scope("", tenant, project, agent)
     where = FactFilter(
         scope=shared,
         principal=principal,
         tenant=tenant if principal or tenant else None,
-        state=state,
+        state=state_of(state, "--state"),
         limit=limit,
     )
 
     async def look(found: Memory, _: Client) -> int:
-        _print_all(await found.facts(where), json=json)
+        _print_all(await facts_as_of(found, where, _now()), json=json)
         return exits.DONE
 
     raise typer.Exit(_with_memory(store, app, look))
@@ -249,7 +224,7 @@ def show(
         if gone is not None:
             _print_gone(gone, json=json)
             return exits.DONE
-        there = await found.get(n)
+        there = as_of(await found.get(n), _now())
         if json:
             _print(there, json=True)
             return exits.DONE
@@ -267,7 +242,7 @@ def show(
 def _print_gone(gone: Gone, *, json: bool) -> None:
     if json:
         line = {"id": f"m{gone.n}", "gone": gone.why, "at": gone.at, "by": gone.by}
-        write(msgspec.json.encode(line | {"hash": gone.hash.hex()}).decode() + "\n")
+        write(json_line(line | {"hash": gone.hash.hex()}))
         return
     by = f" by {gone.by}" if gone.by else ""
     print_line(f"m{gone.n} was {gone.why}{by} on {day(gone.at)}")
@@ -321,7 +296,8 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
     """Have a fact remembered that you vouch for.
 
     A project or an agent whose facts the application does not share is refused. What looks like a
-    key is kept nowhere, so a text that holds one is refused too.
+    key is kept nowhere, so a text that holds one is refused too. A store that is not there is made,
+    and that is said.
     """
     scope = _scope(principal, tenant, project, agent)
     if scope is None:
@@ -330,11 +306,8 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
     seconds = options.lasting(within, "--within", MAX_DAYS)
     actor = options.who(by)
 
-    async def keep(found: Memory, client: Client) -> int:
-        now, redact = _now(), client.secrets.anyones().text
-        whose = {"--principal": principal, "--tenant": tenant}
-        whose |= {"--project": project, "--agent": agent}
-        client.check_names(None, **whose)
+    def said(secrets: Secrets, now: int) -> NewFact:
+        redact = secrets.anyones().text
         new = NewFact(
             text=typed(given, redact, "TEXT"),
             scope=scope,
@@ -344,15 +317,26 @@ def add(  # noqa: PLR0913 - one parameter for each option of the command
             supersedes=fact_number(supersedes) if supersedes else 0,
             tags=checked_tags(tags or (), redact, "--tag"),
         )
-        kept = await found.keep(new, "", now, actor)
+        return checked(new, now)
+
+    def first(runtime: Runtime | None) -> None:
+        check_shared(scope, principal)(runtime)
+        secrets = runtime.host.secrets if runtime is not None else of_environment()
+        said(secrets, _now())  # what cannot be kept is refused before a store is made for it
+
+    async def keep(found: Memory, client: Client) -> int:
+        whose = {"--principal": principal, "--tenant": tenant}
+        client.check_names(None, **whose, **{"--project": project, "--agent": agent})
+        now = _now()
+        kept = await found.keep(said(client.secrets, now), "", now, actor)
         how = "waits for a review: " + kept.why if kept.state == "waiting" else "is remembered"
-        said = f"m{kept.n} {'was known already' if kept.known else how}"
+        told = f"m{kept.n} {'was known already' if kept.known else how}"
         more = {"state": kept.state, "why": kept.why}
-        tell(json, "remembered", f"m{kept.n}", said, changed=not kept.known, **more)
+        tell(json, "remembered", f"m{kept.n}", told, changed=not kept.known, **more)
         return exits.DONE
 
-    first = _check_shared(scope, principal)
-    raise typer.Exit(_writing(locate(store, app, by), keep, words=True, first=first))
+    place, makes = locate(store, app, by), not supersedes
+    raise typer.Exit(_writing(place, keep, words=True, first=first, makes=makes))
 
 
 @memory.command("review")
@@ -376,8 +360,10 @@ def review(  # noqa: PLR0913 - one parameter for each option of the command
     """List what waits for a person, or accept or reject facts.
 
     A fact that may come from untrusted content counts only after this, and nothing else makes it
-    trusted. Accepting one that is remembered already raises its trust. What a rejected fact had
-    replaced counts again; one that has expired can only be rejected.
+    trusted. Accepting one that is remembered already raises its trust; one that says what is
+    remembered already, in the same words, confirms that. What a rejected fact had replaced counts
+    again; one that has expired can only be rejected. A fact whose place another of those named
+    has taken is kept as history, and that is said.
     """
     if accept and reject:
         raise ConfigError("--reject", "--accept is given as well", "Give one of them")
@@ -391,19 +377,20 @@ def review(  # noqa: PLR0913 - one parameter for each option of the command
     async def decide(found: Memory, client: Client) -> int:
         reason = client.secrets.anyones().text(message)
         level: Trust = _trust(trust)
-        for n in numbers:
-            fact = await found.get(n)
-            if fact.state == "superseded" and await found.gone(fact.successor) is None:
-                raise Refused(f"m{n} was replaced: nothing is left to review. Nothing was done")
-            if accept and fact.expired(_now()):
-                raise Refused(f"m{n} has expired: nothing is left to accept. Nothing was done")
-        for n in numbers:
-            await found.review(n, verdict, _now(), actor=actor, trust=level, reason=reason)
-            tell(json, verdict, f"m{n}", f"m{n} is {verdict}")
         if not numbers:
             waiting = await found.facts(FactFilter(state="waiting", limit=1000))
             _print_all(waiting, json=json, none="no facts wait")
-        return exits.DONE
+        await check_reviewable(found, numbers, _now(), accept=accept)
+        return await review_all(
+            found,
+            numbers,
+            verdict,
+            trust=level,
+            reason=reason,
+            actor=actor,
+            now=_now,
+            json=json,
+        )
 
     raise typer.Exit(_writing(locate(store, app, by), decide, words=bool(message)))
 

@@ -1,4 +1,4 @@
-"""How the command line looks facts up: with the application's embedder, if there is one."""
+"""What the command line asks the application about facts: its embedder, and who shares them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from cairn.cli.place import Place, open_existing, open_runtime, runtime_of
 from cairn.cli.say import complain
+from cairn.core.messages import Principal
+from cairn.core.names import listed
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
 from cairn.errors import ConfigError
 from cairn.governance.secrets import of_environment
+from cairn.memory.facts import Scope
 from cairn.memory.port import Embedder
 
 if TYPE_CHECKING:
@@ -54,3 +57,33 @@ def _opened(place: Place) -> Runtime:
             raise
         complain(f"the application is left out: {error}")
         return runtime_of(Client(open_existing(place), SystemClock(), of_environment()))
+
+
+def check_shared(scope: Scope, principal: str) -> Callable[[Runtime | None], None]:
+    """Refuses a scope that the application does not share: what is kept there reaches no run."""
+
+    def check(runtime: Runtime | None) -> None:
+        if scope.kind == "user":
+            return
+        if runtime is None:
+            complain(
+                f"no application was named, so nobody knows whether its runs share facts of the "
+                f"{scope.kind} {scope.name}: where MemoryRules do not name it, and no run says it, "
+                "nobody reads this"
+            )
+            return
+        rules = runtime.host.memory_rules
+        whose = Principal(id=principal, tenant=scope.tenant)
+        said = {scope.kind: scope.name}
+        shared = rules.scopes(whose, said.get("agent", ""), said.get("project", ""))
+        if shared.get(scope.kind) == scope:
+            return
+        names = rules.agents if scope.kind == "agent" else rules.projects
+        own = rules.scopes(whose, "").get("project")
+        if scope.kind == "project" and own is not None:
+            names = (own.name, *names)
+        fix = f"It shares those of {listed(names)}" if names else "It shares none of that kind"
+        problem = f"the application shares no facts of the {scope.kind} {scope.name!r}"
+        raise ConfigError(f"--{scope.kind}", problem, fix)
+
+    return check

@@ -25,6 +25,7 @@ from cairn.core.lifecycle import ENDED
 from cairn.core.messages import parse_object
 from cairn.core.requests import Request
 from cairn.core.terms import ApprovalTerms
+from cairn.core.visible import as_read
 from cairn.engine.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -95,11 +96,12 @@ def detail(item: Request, hints: Hints) -> str:
     if not item.tool:
         held = f"{item.detail} acts in the agent's place" if item.kind == "takeover" else ""
         return visible_line(held, SHOWN_DETAIL)
-    left_out = len(item.detail) - SHOWN_DETAIL
+    whole = as_read(item.detail)
+    left_out = len(whole) - SHOWN_DETAIL
     more = (
         f" [{left_out:,} more characters: cairn inbox --json{hints.decide}]" if left_out > 0 else ""
     )
-    shown = " ".join(visible(item.detail[:SHOWN_DETAIL]).split())
+    shown = " ".join(visible(whole[:SHOWN_DETAIL]).split())
     return f"{visible_line(item.tool, 60)}({shown}{more})"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cairn.cli.say import complain
 from cairn.core.messages import Record
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
@@ -239,6 +240,7 @@ def with_store(
     *,
     words: bool = True,
     first: Callable[[Runtime | None], None] | None = None,
+    makes: bool = False,
 ) -> T:
     """What `work` finds out or does with the store.
 
@@ -250,6 +252,8 @@ def with_store(
             of who acts, an application is loaded only if the store is its own.
         first: Looks at the application before anything is done, None where none was loaded; what
             it raises ends the command.
+        makes: Whether a named store that is not there is made, which standard error says: for what
+            can be the first that is written. Default: it must be there.
 
     Raises:
         ConfigError: there is no such store, the application cannot be loaded, or the name of who
@@ -261,18 +265,27 @@ def with_store(
             _check_actor(place, secrets)
             if first is not None:
                 first(runtime)
+            if made:
+                complain(f"there was no store {made}: it was made")
             return await work(Client(store, SystemClock(), secrets))
         finally:
             await store.close()
 
-    _check_there(place)
+    file = None if place.of_app else store_file(place.path)
+    made = file if makes and file is not None and is_missing(file) else None
+    if not made:
+        _check_there(place)
     runtime: Runtime | None = None
     if place.has_app and (words or place.by or place.of_app):
         typed = words or bool(place.by)
         runtime = open_app(place, ONLY_IT_KNOWS if typed else BY_STORE)
         store, secrets = runtime.store, runtime.host.secrets
     else:
-        store, secrets = open_existing(place), of_environment()
+        secrets = of_environment()
+        if made and first is not None:  # what is refused makes no file
+            _check_actor(place, secrets)
+            first(None)
+        store = open_store(place.path) if made else open_existing(place)
     secrets.guard_logs()
     with secrets.scrubbed():
         return asyncio.run(whole())

@@ -9,10 +9,13 @@ from typing import Any
 
 import msgspec
 
+from cairn.core.moments import NO_MOMENT, SECOND_US, year_of
 from cairn.core.views.words import money, short, span
+from cairn.core.visible import as_read, by_number, in_json
 
 __all__ = [
     "WANTED",
+    "arguments_line",
     "count",
     "day",
     "json_line",
@@ -24,12 +27,7 @@ __all__ = [
     "visible_line",
 ]
 
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, escape among them; not \t and \n
-    "\u200b\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"  # hiding, breaking, reordering
-    "\ud800-\udfff]"
-)
-SECOND_US = 1_000_000
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 WANTED = {"in_doubt": "in doubt: did it happen?", "takeover": "do it yourself"}
 """What people are asked about a call that waits for them, where its kind alone does not say it."""
 
@@ -45,31 +43,34 @@ def reasons(waits: Iterable[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """Text that shows what is in it and commands nothing: no escape reaches the terminal.
+    r"""Text that shows what is in it and commands nothing: no escape reaches the terminal.
 
-    Control characters become their pictures (`␛`), and marks that hide or reorder their numbers.
+    Control characters become their pictures (`␛`), and what nobody sees, hides or reorders its
+    number (`\u200f`, `\U000e0041`).
     """
-    return _HIDDEN.sub(_shown, text.replace("\r\n", "\n"))
+    return by_number(_COMMANDS.sub(_picture, text.replace("\r\n", "\n")))
 
 
 def visible_line(text: str, limit: int = 120) -> str:
-    """As `visible`, on one line and cut at `limit` characters."""
-    return short(visible(text[: limit * 8]), limit)
+    """As `visible`, on one line and cut at `limit` characters; that it was cut is always seen."""
+    more = "…" if len(text) > limit * 8 else ""  # what is cut off anyway is not looked at
+    return short(visible(text[: limit * 8]) + more, limit)
 
 
-def _shown(found: re.Match[str]) -> str:
+def arguments_line(text: str, limit: int = 120) -> str:
+    """A call's arguments as `visible_line` shows them, with the letters that the tool gets."""
+    more = "…" if len(text) > limit * 16 else ""
+    return visible_line(as_read(text[: limit * 16]) + more, limit)
+
+
+def _picture(found: re.Match[str]) -> str:
     code = ord(found[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "\u2421"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return "\u2421" if code == 0x7F else chr(0x2400 + code)
 
 
 def json_line(value: Any) -> str:
     """One JSON object on a line of its own; what could act on a terminal is escaped in it."""
-    text = msgspec.json.encode(value, enc_hook=str).decode()
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+    return in_json(msgspec.json.encode(value, enc_hook=str).decode()) + "\n"
 
 
 def offset(us: int) -> str:
@@ -85,5 +86,9 @@ def offset(us: int) -> str:
 
 
 def day(us: int) -> str:
-    """A moment in the zone of whoever reads it: `2026-03-01 14:05:09`."""
-    return datetime.fromtimestamp(us / SECOND_US, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """A moment in the zone of whoever reads it: `2026-03-01 14:05:09`; or only `year 58885`."""
+    try:
+        moment = datetime.fromtimestamp(us // SECOND_US, UTC).astimezone()
+        return moment.strftime("%Y-%m-%d %H:%M:%S")
+    except NO_MOMENT:  # some clock gave it, and nothing that was recorded is kept from its reader
+        return year_of(us)

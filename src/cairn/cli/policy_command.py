@@ -23,6 +23,7 @@ from cairn.core.messages import Principal, Record, parse_object
 from cairn.core.names import nearest
 from cairn.core.policy import DEFAULTS, Intent, Opinion, Policy, Verdict, opinions, strictest
 from cairn.core.rules import Problem, ToolSpec
+from cairn.core.visible import as_read
 from cairn.engine.given import check_call
 from cairn.engine.load import start_of
 from cairn.errors import ConfigError, UnknownAgent, UnknownRun
@@ -406,7 +407,8 @@ def _print_layers(layers: tuple[Opinion, ...]) -> None:
 
 
 def _print_judged(judged: Judged) -> None:
-    print_line(visible_line(f"{judged.run}/{judged.call} {judged.tool} {judged.arguments}", SHOWN))
+    called = f"{judged.run}/{judged.call} {judged.tool} {as_read(judged.arguments)}"
+    print_line(visible_line(called, SHOWN))
     print_line(f"  recorded in event {judged.seq}: {judged.was} by {judged.was_rule}")
     if judged.assumed:
         print_line(f"  {judged.assumed}")

@@ -12,6 +12,8 @@ import typer
 
 from cairn.cli import options
 from cairn.cli.changed import tell
+from cairn.cli.keep_commands import how_many, tell_folders, tell_forks
+from cairn.cli.leftovers import Leftovers
 from cairn.cli.paint import console
 from cairn.cli.place import locate, open_app, with_store
 from cairn.cli.plain import count, day, json_line, visible_line
@@ -27,7 +29,7 @@ from cairn.engine.given import check_session, principal_of
 from cairn.engine.sessions import Conversation
 from cairn.engine.transcript import transcript_of
 from cairn.errors import ConfigError
-from cairn.ports import RunFilter, RunInfo, Store
+from cairn.ports import Pruned, RunFilter, RunInfo, Store
 from cairn.store.kept import why_kept
 
 if TYPE_CHECKING:
@@ -344,27 +346,34 @@ def prune(
     """Remove a conversation whose runs are over; the last hash of each run is kept.
 
     Runs with a fork, with an unknown call, with messages nobody has read, or that another session
-    goes on from stay, and all that is before them.
+    goes on from stay, and all that is before them. The workspaces of what went go as well, where
+    an application says where they are.
     """
     age_us = options.seconds_of(older_than, "--older-than") * 1_000_000 if older_than else 0
     now = SystemClock().now_us()
     before = now - age_us + (0 if older_than else 1)
 
-    async def remove(client: Client) -> tuple[list[str], dict[str, str]]:
+    place = locate(store, app)
+    left_over = Leftovers(place)
+
+    async def remove(client: Client) -> tuple[Pruned, dict[str, str], list[str]]:
         await client.store.session(check_session(session))
         gone = await client.store.prune(before, dry_run, session, now)
-        return gone, await _kept(client.store, session, set(gone), before)
+        kept = await _kept(client.store, session, set(gone), before)
+        return gone, kept, [] if dry_run else await left_over.clear(client, gone)
 
-    gone, kept = with_store(locate(store, app), remove, words=False)
+    gone, kept, folders = with_store(place, remove, words=False, first=left_over.first)
     what = "to be removed" if dry_run else "removed"
     for name in gone:
         tell(json, what, name, name, changed=not dry_run, session=session)
+    tell_forks(gone, dry_run=dry_run, json=json)
+    tell_folders(folders, json=json)
     for name, why in kept.items() if json else ():
         tell(json, "kept", name, f"{name} stays: {why}", changed=False, session=session, why=why)
     if json:
         return
     left = f"; {count(len(kept), 'run')} left" if kept else ""
-    print_line(f"{what}: {count(len(gone), 'run')}{left}")
+    print_line(f"{what}: {how_many(gone)}{left}")
     for name, why in kept.items():
         print_line(f"    {name} stays: {why}")
 

@@ -10,6 +10,7 @@ from cairn.core.events import (
     ToolRedirected,
     ToolStarted,
     TurnFed,
+    TurnKept,
 )
 from cairn.core.messages import calls_of
 from cairn.core.views.words import words
@@ -29,7 +30,7 @@ class LineTeller:
         event = entry.event
         self.begun = self.begun or entry.at
         match event:
-            case ModelCompleted() | TakeoverTurn() | TurnFed():
+            case ModelCompleted() | TakeoverTurn() | TurnFed() | TurnKept():
                 self._tools.update({part.id: part.name for part in calls_of(event.parts)})
             case ToolRedirected() | ToolStarted() if event.tool:
                 self._tools[event.call] = event.tool

@@ -26,6 +26,7 @@ from cairn.core.views import (
     TaskAttempt,
 )
 from cairn.core.views.words import asked, charged, tokens
+from cairn.core.visible import as_read
 
 CUT = 160
 """Characters of a text that the whole tree shows; one step shows texts whole."""
@@ -131,6 +132,8 @@ class _Teller:
         asked_for = {attempt.purpose for attempt in step.attempts}
         if step.fed:
             kind = f"fed {visible(', '.join(step.fed))}"
+        elif step.keeps:
+            kind = f"keeping facts of event {step.keeps}"
         elif asked_for and "turn" not in asked_for:  # nobody's turn: what was asked in between
             kind = ", ".join(sorted(asked_for))
         branch = tree.add(
@@ -212,7 +215,7 @@ class _Teller:
         branch = tree.add(
             line(
                 self.when(call.at),
-                f"{call.id} {visible_line(call.tool, 60)}({self.text(call.arguments)})",
+                f"{call.id} {visible_line(call.tool, 60)}({self.text(as_read(call.arguments))})",
                 f"in place of {visible_line(call.name, 60)}" if call.redirects else "",
                 styled(call.status.value),
                 span(call.duration_us) if call.attempts else "",
@@ -291,7 +294,7 @@ class _Teller:
         return line(
             self.when(edit.at),
             f"edited by {edit.actor or 'somebody'}",
-            f"the arguments were {self.text(edit.before)}",
+            f"the arguments were {self.text(as_read(edit.before))}",
         )
 
     def attempt(self, attempt: CallAttempt) -> Text:

@@ -104,7 +104,8 @@ class Budget(Record):
         _one_of("per", self.per, get_args(Per))
         _one_of("window", self.window, get_args(Window))
         name = self.name or f"{self.per}-{self.window}"
-        if not NAME_CHARS.issuperset(name) or len(name) > NAME_LENGTH:
+        text = isinstance(name, str)
+        if not text or not NAME_CHARS.issuperset(name) or len(name) > NAME_LENGTH:
             raise ConfigError(
                 "budgets.name",
                 f"{safe_repr(name)} is no name",
@@ -202,7 +203,8 @@ def _only(given: object) -> tuple[Only, ...]:
     found: list[Only] = []
     for scope, names in given.items():
         _one_of("only", scope, SCOPES)
-        listed = (names,) if isinstance(names, str) else tuple(names)
+        several = names if isinstance(names, list | tuple | set | frozenset) else ()
+        listed = (names,) if isinstance(names, str) else tuple(several)
         if not listed or not all(isinstance(each, str) for each in listed):
             raise ConfigError(
                 "budgets.only", f"{safe_repr(names)} names nobody", "Give names as text"

@@ -12,15 +12,17 @@ from typing import Literal
 import msgspec
 
 from cairn.core import events as ev
-from cairn.core.decisions import Approve, Deny, decide_request
+from cairn.core.decisions import Approve, Deny, decide_request, ended
 from cairn.core.edits import edit_event
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import Part, PlanItem, Record
+from cairn.core.names import listed
 from cairn.core.state import Call, RunState, ending
 from cairn.core.takeovers import by_hand_event, end_event, take_event, turn_event
 from cairn.errors import IllegalTransition, Refused, UnknownRun
 
 __all__ = [
+    "MOST_UNREAD",
     "Answer",
     "Approve",
     "Cancel",
@@ -41,6 +43,10 @@ __all__ = [
 ]
 
 
+MOST_UNREAD = 1_000
+"""So many messages of people may wait in a run until it reads them, and as many notes to it."""
+
+
 class Answer(Record):
     """Answer question `n`."""
 
@@ -51,11 +57,13 @@ class Answer(Record):
 class Queue(Record):
     """Hand the run a message while it works; under the same id it is taken once.
 
-    It answers a question that the runtime itself has open.
+    It answers a question that the runtime itself has open. `roles` are those of the principal who
+    sends it, None for an operator: a run does nothing for a message with roles that it has not.
     """
 
     parts: tuple[Part, ...]
     id: str = ""
+    roles: tuple[str, ...] | None = None
 
 
 class Resolve(Record):
@@ -182,7 +190,8 @@ def accept(state: RunState, command: Command, now: int) -> ev.Event | None:
                     f"run {state.run} waits behind {state.created.behind} and takes no message "
                     "before it begins; send it to the session"
                 )
-            return ev.InputQueued(parts=command.parts, id=command.id, answers=state.question)
+            _check_unread(state, len(state.sent), "unread messages", "this message")
+            return _queued(state, command)
         case Resolve():
             return _resolve(state, command, now)
         case Pause():
@@ -218,7 +227,10 @@ def _in_its_place(
 ) -> ev.Event | None:
     match command:
         case TakeOver():
-            return take_event(state, command.by, command.reason)
+            event = take_event(state, command.by, command.reason)
+            if event is not None:  # handing it back leaves a note
+                _check_notes(state, "this takeover")
+            return event
         case TakeTurn():
             return turn_event(state, command.by, command.text, command.calls)
         case DoneByHand():
@@ -229,11 +241,35 @@ def _in_its_place(
             return end_event(state, command.by, command.message)
 
 
+def _check_unread(state: RunState, unread: int, of_what: str, another: str) -> None:
+    if unread >= MOST_UNREAD:
+        how = f"resume it (cairn resume {state.run})" if state.paused else "let it go on"
+        raise Refused(
+            f"run {state.run} has {MOST_UNREAD:,} {of_what}, the most that may wait, and {another} "
+            f"was not kept: {how}, and try again when it has read them"
+        )
+
+
+def _check_notes(state: RunState, another: str) -> None:
+    notes = len(state.queued) - len(state.sent)
+    _check_unread(state, notes, "unread notes of changed plans and takeovers", another)
+
+
+def _queued(state: RunState, command: Queue) -> ev.InputQueued:
+    """A message for a run, which is worked on with the run's roles: the sender has them all."""
+    if command.roles is not None and (lacks := set(state.principal.roles) - set(command.roles)):
+        raise Refused(
+            f"run {state.run} works with the roles {listed(sorted(lacks))}, which the sender does "
+            "not have; send it to the session, with the mode queue"
+        )
+    return ev.InputQueued(
+        parts=command.parts, id=command.id, answers=state.question, roles=command.roles
+    )
+
+
 def _live(state: RunState, what: str) -> None:
-    if state.end is not None:
-        why = f" ({state.end.message})" if state.end.message else ""
-        said = f"run {state.run} is {state.status.value} and can no longer {what}{why}"
-        raise IllegalTransition(said)
+    if over := ended(state):
+        raise IllegalTransition(f"{over} and can no longer {what}")
 
 
 def _answer(state: RunState, command: Answer) -> ev.Event | None:
@@ -290,7 +326,10 @@ def _edited(state: RunState, command: EditCall | SetPlan | Restore) -> ev.Event 
         case EditCall(call=call):
             return edit_event(state, call, _known(state, call), command.arguments)
         case SetPlan(items=items):
-            return None if items == state.plan else ev.PlanUpdated(items=items, by="person")
+            if items == state.plan:
+                return None
+            _check_notes(state, "this plan")
+            return ev.PlanUpdated(items=items, by="person")
 
 
 def _restore(state: RunState) -> ev.ContextRestored:

@@ -37,8 +37,10 @@ from cairn.core.compaction import (
     summary_tokens,
 )
 from cairn.core.decide_calls import next_for_calls
+from cairn.core.decide_keeping import keeping
 from cairn.core.guard import BLOCK, HINT, STOP
 from cairn.core.intake import chosen_tools, classified, last_asked, taken_in, unclassified
+from cairn.core.keeping import keeps, parted
 from cairn.core.lifecycle import Status
 from cairn.core.limits import MIN_OUTPUT_TOKENS, Reservation, reserve
 from cairn.core.messages import calls_of, text_of
@@ -48,6 +50,7 @@ from cairn.core.rules import INPUT, ModelSpec, Rules
 from cairn.core.sizes import bulk_of, size_of
 from cairn.core.state import Draft, End, RunState, persons_turn
 from cairn.core.summaries import completed
+from cairn.core.told import with_words
 from cairn.core.view import View
 from cairn.errors import ErrorClass
 
@@ -91,9 +94,15 @@ def decide(state: RunState, rules: Rules, now: int) -> Action:
         return Wait(reasons=frozenset({"input"}))
     if state.queued:
         return append(ev.InputGiven(seqs=tuple(state.queued)))
-    if state.answer:
-        return _finish(state, rules)
-    return _next_turn(state, rules)
+    return _go_on(state, rules)
+
+
+def _go_on(state: RunState, rules: Rules) -> Action:
+    """Nothing is open: what a summary says is kept first, then it ends or the model is asked."""
+    if state.keeping:
+        kept = keeping(state, rules)
+        return append(kept, step=state.step + 1 if kept.parts else 0)
+    return _finish(state, rules) if state.answer else _next_turn(state, rules)
 
 
 def _ending(end: End) -> ev.Event:
@@ -141,16 +150,14 @@ def _task(state: RunState, rules: Rules) -> Action:
 
 
 def _finish(state: RunState, rules: Rules) -> Action:
-    problem = _citation_problem(state)
-    if not problem and rules.check_answer is not None:
-        problem = rules.check_answer(state.answer_text)
-    if problem:
-        last = state.repairs.get("answer", 0) >= rules.repairs
+    last = state.repairs.get("answer", 0) >= rules.repairs
+    note = _not_accepted(state, rules, last=last)
+    if note:
         return append(
             ev.ModelRejected(
                 error_class=ErrorClass.MALFORMED_OUTPUT,
                 disposition="end" if last else "repair",
-                note=f"[runtime] Your answer was not accepted: {problem}",
+                note=note,
             )
         )
     for name in rules.checks:
@@ -160,6 +167,18 @@ def _finish(state: RunState, rules: Rules) -> Action:
             return _limit("steps", state.limits.steps, state.spent.steps)
         return RunTask(step=state.step + 1, event=ev.StepStarted(name=name))
     return append(ev.RunCompleted(answer=state.answer, degraded=state.degraded))
+
+
+def _not_accepted(state: RunState, rules: Rules, *, last: bool) -> str:
+    """What is said of an answer that is not accepted: to the model, or at the end to people."""
+    lead = "[runtime] Your answer was not accepted:"
+    if problem := _citation_problem(state):
+        return f"{lead} {problem}"
+    problem = "" if rules.check_answer is None else rules.check_answer(state.answer_text)
+    if not problem:
+        return ""
+    taint = frozenset[str]() if last else state.taint
+    return with_words(lead, problem, taint, f"{state.run}/{state.step}")
 
 
 def _citation_problem(state: RunState) -> str:
@@ -266,14 +285,15 @@ def _adopted(state: RunState, rules: Rules, spec: ModelSpec, draft: Draft) -> ev
     """What a model said beside the turns stands from here on, or is refused with the reason."""
     if draft.purpose == "classify":
         return classified(state, draft.text)
-    wrong = summary_faults(state, draft.text, draft.cut, spec)
-    event = compacted(state, draft.cut, draft.text, "model")
+    said, facts = parted(draft.text) if keeps(state, rules) else (draft.text, ())
+    wrong = summary_faults(state, said, draft.cut, spec)
+    event = compacted(state, draft.cut, said, "model")
     if not wrong:
         tokens, spare = summary_tokens(spec) // ADDED_SHARE, event.before - event.after - 1
-        text = completed(state, rules, draft.text, draft.cut, tokens, spare)
+        text = completed(state, rules, said, draft.cut, tokens, spare)
         event = compacted(state, draft.cut, text, "model")
     if not wrong and event.after < event.before:
-        return event
+        return msgspec.structs.replace(event, keep=facts)
     last = state.summary_tries + 1 >= SUMMARY_TRIES
     return ev.ModelRejected(
         error_class=ErrorClass.COMPACTION_FAILED,
@@ -393,8 +413,9 @@ def _ask(
 def _tool_choice(state: RunState, rules: Rules) -> str:
     """What was asked for, until the first call: forced on, a model could never come to an end."""
     wanted = rules.tool_choice
-    fed = len(rules.feeds) if state.fed else 0  # those calls the runtime made, not the model
-    if wanted == "auto" or not rules.offered or state.last_call > fed:
+    fed = len(rules.feeds) if state.fed else 0
+    own = fed + state.kept_calls  # those calls the runtime made, not the model
+    if wanted == "auto" or not rules.offered or state.last_call > own:
         return "auto"
     spec = rules.tools.get(wanted)
     if spec is not None and state.kind == "query" and spec.effect != "read":

@@ -232,7 +232,8 @@ def _tried_out(call: Call, rules: Rules, message: str = "") -> ev.ToolFailed | N
     rung = rules.ladder.choose(error_class, tries, frozenset(possible))
     if rung.disposition == "retry":
         return None
-    listed = any(rung is row for row in rules.ladder.row(error_class))
+    # what keeps a fact never ends a run
+    listed = not call.kept and any(rung is row for row in rules.ladder.row(error_class))
     return ev.ToolFailed(
         call=call.id,
         error_class=error_class,

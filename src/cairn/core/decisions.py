@@ -73,7 +73,9 @@ def decide_request(
     if state.end is None and (question or state.question == command.n):
         raise Refused(f"{name} is a question: answer it")
     if call is None or call.status is not _S.ASKING:
-        raise Refused(f"{name} {ALREADY} settled{over(state)}")
+        over = ended(state)
+        so = f": {over}, so nothing more is started in it" if over else ""
+        raise Refused(f"{name} {ALREADY} settled{so}")
     if now >= call.expires_at:
         raise Refused(f"{name} has expired; nothing was executed")
     if missing := unmet(call.terms, command.by, command.roles, authors(state, call)):
@@ -83,13 +85,13 @@ def decide_request(
     return _granted(name, call, command)
 
 
-def over(state: RunState) -> str:
-    """Why nothing is decided any more in a run that has ended; empty for one that has not."""
+def ended(state: RunState) -> str:
+    """How a run has ended and why, as the beginning of a sentence; empty for one that has not."""
     if state.end is None:
         return ""
     why = state.end.message or (f"limit {state.end.limit}" if state.end.limit else "")
     said = f" ({why})" if why else ""
-    return f": run {state.run} is {state.end.status.value}{said}, so nothing more is started in it"
+    return f"run {state.run} is {state.end.status.value}{said}"
 
 
 def _granted(name: str, call: Call, yes: Approve) -> ev.ApprovalGranted:

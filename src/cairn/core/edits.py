@@ -18,6 +18,7 @@ from cairn.core.hooked import still_asked
 from cairn.core.lifecycle import CALL_MOVES, CallStatus
 from cairn.core.messages import PlanItem, parse_object
 from cairn.core.state import Call, RunState, keep_decision
+from cairn.core.told import one_line
 from cairn.errors import IllegalTransition, Refused
 
 replace = msgspec.structs.replace
@@ -129,8 +130,8 @@ def in_line(calls: dict[str, Call], changed: Call) -> dict[str, Call]:
 
 
 def plan_lines(items: tuple[PlanItem, ...]) -> str:
-    """A plan as text, one line for each intention: `[x] look it up`."""
-    return "\n".join(f"[{MARKS[item.status]}] {item.text}" for item in items)
+    """A plan as text, one line for each intention, whatever is in it: `[x] look it up`."""
+    return "\n".join(f"[{MARKS[item.status]}] {one_line(item.text)}" for item in items)
 
 
 def plan_note(items: tuple[PlanItem, ...]) -> str:

@@ -32,6 +32,8 @@ class Holdings(Record, gc=True):
         foreign: Runs of others that go on from one of theirs.
         elsewhere: Runs of others, in the same tenant, in which something stands that they have
             written: a message, an answer, a decision. Those of shared sessions are among them.
+        recalled: Runs of others whose journals tell facts of theirs, recalled by a tool or told in
+            a `memory_block`: such that are kept, and such that an erasing took before.
     """
 
     runs: tuple[RunInfo, ...] = ()
@@ -43,6 +45,7 @@ class Holdings(Record, gc=True):
     live: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     elsewhere: tuple[RunInfo, ...] = ()
+    recalled: tuple[RunInfo, ...] = ()
 
     @property
     def shared(self) -> tuple[RunInfo, ...]:
@@ -60,7 +63,8 @@ class Erasure(Record, gc=True):
         notes: How many facts of the journal `store` hold nothing any more.
         budgets: Names of the budgets that stand and name the principal: they were left as they
             are. Set others, and erase again.
-        stays: What they have written that was left, and why, a line each.
+        stays: What of theirs was left in runs of others, and why, a line each: what they have
+            written there, and their facts that were recalled there.
         cleared: Whether nothing is left in the store's file and its log either; False while
             another process works in it. Erase again then.
     """
@@ -137,6 +141,25 @@ def share_of(
         grants=tuple(sorted(grants)),
         budgets=_named(standing.event, principal) if standing is not None else (),
     )
+
+
+def erased_before(entries: Iterable[ev.Entry], principal: Principal) -> frozenset[int]:
+    """Numbers of the facts that erasings of a principal took, as the journal `store` has them.
+
+    Args:
+        entries: The journal.
+    """
+    found, last = set[int](), tuple[int, ...]()
+    for entry in entries:
+        match entry.event:
+            case ev.MemoryErased(facts=facts):
+                last = facts
+            case ev.PrincipalErased() as e if e.facts and e.facts == len(last):
+                if e.whose == whose(principal, bytes.fromhex(e.salt)):
+                    found.update(last)
+            case _:
+                pass
+    return frozenset(found)
 
 
 def _named(budgets: ev.BudgetsSet, principal: Principal) -> tuple[str, ...]:

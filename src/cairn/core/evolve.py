@@ -24,6 +24,7 @@ from cairn.core.limits import Usage
 from cairn.core.messages import Message, Text, text_of, user
 from cairn.core.newer import version_changed, without_grants
 from cairn.core.state import End, RunState, Spent, Task, add_message, add_request, status_of
+from cairn.core.told import of_check
 from cairn.errors import ErrorClass, IllegalTransition
 
 replace = msgspec.structs.replace
@@ -52,7 +53,7 @@ def evolve(state: RunState, entry: ev.Entry) -> RunState:
         )
     changed: RunState = HANDLERS[kind](state, entry, event)
     if kind in _SPOKEN and entry.actor and entry.actor not in changed.voices:
-        changed = replace(changed, voices={**changed.voices, entry.actor: entry.seq})
+        changed = replace(changed, voices=changed.voices.added(entry.actor, entry.seq))
     status = status_of(changed)
     illegal = status is not state.status and (state.status, status) not in MOVES
     if illegal and kind not in _RESTARTS:
@@ -96,11 +97,12 @@ def _created(state: RunState, entry: ev.Entry, event: ev.RunCreated) -> RunState
         replace(
             state,
             created=event,
-            own=len(state.asked),
+            own=state.own if state.opened else len(state.asked),
             limits=event.limits,
             fingerprint=event.fingerprint if isinstance(event.fingerprint, Fingerprint) else None,
         ),
         Message(role="user", parts=event.input),
+        begins=not state.opened,
     )
 
 
@@ -140,7 +142,10 @@ def _continued(state: RunState, entry: ev.Entry, event: ev.RunContinued) -> RunS
     """It waits no more. What it goes on from was there before its first event: see `load`."""
     if state.created is None or not state.created.behind:
         raise IllegalTransition(f"{state.run}: it waits behind no other run")
-    return replace(state, created=replace(state.created, previous=event.previous, behind=""))
+    created = replace(state.created, previous=event.previous, behind="")
+    if event.roles is not None:
+        created = replace(created, principal=replace(created.principal, roles=event.roles))
+    return replace(state, created=created)
 
 
 def _paused(state: RunState, entry: ev.Entry, event: ev.RunPauseRequested) -> RunState:
@@ -214,7 +219,8 @@ def _step_failed(state: RunState, entry: ev.Entry, event: ev.StepFailed) -> RunS
     state = replace(state, task=None, spent=_ran(state, event.duration_us))
     if event.disposition == "end":
         return _fail(state, event.error_class, event.message)
-    return _told(state, f"step:{task.name}", f"Not accepted yet: {event.message}")
+    seed = f"{state.run}/{entry.seq}"
+    return _told(state, f"step:{task.name}", of_check(task.name, event.message, state.taint, seed))
 
 
 def _step_lost(state: RunState, entry: ev.Entry, event: ev.StepLost) -> RunState:
@@ -356,20 +362,20 @@ def _told(state: RunState, subject: str, note: str) -> RunState:
 def _queued(state: RunState, entry: ev.Entry, event: ev.InputQueued) -> RunState:
     if event.answers:
         state = answered(state, event.answers)
-    queued = {**state.queued, entry.seq: event.parts}
-    return replace(state, queued=queued, sent=state.sent | {entry.seq})
+    queued = state.queued.added(entry.seq, event.parts)
+    return replace(state, queued=queued, sent=state.sent.added(entry.seq, event.roles))
 
 
 def _given(state: RunState, entry: ev.Entry, event: ev.InputGiven) -> RunState:
     if _working(state):
         raise IllegalTransition(f"{state.run}: messages are given between turns")
-    queued = dict(state.queued)
+    given = frozenset(event.seqs)
+    if len(given) < len(event.seqs) or not given <= state.queued.keys():
+        raise IllegalTransition(f"{state.run}: one of messages {event.seqs} was given before")
+    queued, sent = state.queued.without(given), state.sent.without(given)
     for seq in event.seqs:
-        if seq not in queued:
-            raise IllegalTransition(f"{state.run}: message {seq} was given before")
-        message = Message(role="user", parts=queued.pop(seq))
+        message = Message(role="user", parts=state.queued[seq])
         state = add_request(state, message, begins=False)
-    sent = state.sent.difference(event.seqs)
     return replace(state, queued=queued, sent=sent, answer=0, answer_text="", checked=())
 
 
@@ -410,7 +416,7 @@ def _plan_updated(state: RunState, entry: ev.Entry, event: ev.PlanUpdated) -> Ru
     if event.by == "agent":
         return state
     note = (Text(plan_note(event.items)),)
-    return replace(state, queued={**state.queued, entry.seq: note})
+    return replace(state, queued=state.queued.added(entry.seq, note))
 
 
 def _artifact_created(state: RunState, entry: ev.Entry, event: ev.ArtifactCreated) -> RunState:

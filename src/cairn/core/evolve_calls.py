@@ -26,6 +26,7 @@ from cairn.core.state import (
     repair_subject,
     results_message,
 )
+from cairn.core.told import one_line
 from cairn.errors import ErrorClass, IllegalTransition
 
 replace = msgspec.structs.replace
@@ -147,18 +148,21 @@ def _rejected(state: RunState, entry: ev.Entry, event: ev.ToolRejected) -> RunSt
     call = open_call(state, event.call)
     if call.status is _S.UNKNOWN and call.effect != "read":
         raise IllegalTransition(f"{state.run}: whether {call.id} was executed is unknown")
-    by_model = not (call.edited or call.by_person)  # a person's mistake is not the model's
+    # a person's mistake is not the model's, and what the runtime wrote is not either
+    by_model = not (call.edited or call.by_person or call.kept)
     if event.kind == "invalid" and by_model:
         subject = repair_subject(call, event.error_class)
         repairs = {**state.repairs, subject: mended_before(state, subject) + 1}
         state = replace(state, repairs=repairs)
         call = replace(call, invalid=True)
-    if event.kind == "limit":
+    if event.kind == "limit" and not call.kept:
         state = replace(state, excess=state.excess or event.rule)
     if event.disposition == "end":
         end = End(status=Status.FAILED, error_class=event.error_class, message=event.message)
         state = replace(state, failing=state.failing or end)
-    text = f"Not executed. {fault_text(event.error_class, event.message)}"
+    # a refusal may repeat what the model was led to write; in a clean run it is the house's own
+    message = one_line(event.message) if state.taint else event.message
+    text = f"Not executed. {fault_text(event.error_class, message)}"
     return close(state, replace(call, error_class=event.error_class), _S.REJECTED, text)
 
 
@@ -350,8 +354,14 @@ def _in_question(call: Call) -> bool:
 
 
 def _turn_closed(state: RunState) -> RunState:
-    """The last call of a turn has ended: its answers become one message."""
+    """The last call of a turn has ended: its answers become one message.
+
+    Those that keep facts are no turn of the model: it is not told of them, and they tell nothing
+    of whether it gets anywhere.
+    """
     calls = state.calls
+    if any(call.kept for call in calls.values()):
+        return replace(state, calls={})
     made: set[bytes] = set()
     asked: set[bytes] = set()
     succeeded = erred = False

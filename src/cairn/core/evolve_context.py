@@ -10,7 +10,8 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.feeding import Fed
 from cairn.core.gist import extended
-from cairn.core.messages import Message, Part, calls_of, sendable, text_of
+from cairn.core.keeping import mark_of
+from cairn.core.messages import Message, Part, calls_of, parse_object, sendable, text_of
 from cairn.core.sizes import size_of
 from cairn.core.state import Call, Condensed, Draft, RunState, add_message
 from cairn.core.view import View
@@ -21,6 +22,8 @@ KINDS: tuple[ev.TaskKind, ...] = ("query", "generate", "operate")
 UNDONE_KEPT = 8
 """So many compactions can be taken back."""
 
+MARKS_KEPT = 64
+"""So many facts are known again whose keeping was asked for."""
 FOUND_KEPT = 24
 """So many of the tools offered first stay on offer, and as many of those found last."""
 
@@ -113,6 +116,7 @@ def _compacted(state: RunState, entry: ev.Entry, event: ev.ContextCompacted) -> 
         squeezes=state.squeezes + 1,
         overflowed="",
         compactions=(*state.compactions[1 - UNDONE_KEPT :], before),
+        keeping=event.keep,
     )
     return replace(state, tokens=_size(state, view))
 
@@ -138,6 +142,7 @@ def _restored(state: RunState, entry: ev.Entry, event: ev.ContextRestored) -> Ru
         gist=last.gist,
         condensed_in=last.condensed_in,
         compactions=state.compactions[:-1],
+        keeping=(),
         draft=None,
         squeezes=0,
     )
@@ -168,8 +173,33 @@ def _fed(state: RunState, entry: ev.Entry, event: ev.TurnFed) -> RunState:
     )
 
 
+def _kept(state: RunState, entry: ev.Entry, event: ev.TurnKept) -> RunState:
+    working = state.request is not None or state.calls or state.task is not None
+    due = state.keeping and event.of == state.compactions[-1].seq
+    if working or not due or (event.parts and entry.step != state.step + 1):
+        raise IllegalTransition(f"{state.run}: nothing of event {event.of} is to be kept now")
+    state = replace(state, keeping=())
+    if not event.parts:
+        return state
+    said = (parse_object(part.arguments) or {} for part in event.parts)
+    marks = (mark_of(str(each.get("text", ""))) for each in said)
+    return replace(
+        with_calls(state, entry, event.parts, kept=True),
+        step=entry.step,
+        spent=replace(state.spent, steps=state.spent.steps + 1),
+        kept=tuple(dict.fromkeys((*state.kept, *marks)))[-MARKS_KEPT:],
+        kept_calls=state.kept_calls + len(event.parts),
+    )
+
+
 def add_calls(state: RunState, entry: ev.Entry, parts: tuple[Part, ...], **more: Any) -> RunState:
     """A message of the agent, and its calls as they stand when they were just requested."""
+    state = with_calls(state, entry, parts, **more)
+    return add_message(state, Message(role="assistant", parts=sendable(parts)))
+
+
+def with_calls(state: RunState, entry: ev.Entry, parts: tuple[Part, ...], **more: Any) -> RunState:
+    """Calls that were just requested; of a message, or beside the conversation."""
     calls: dict[str, Call] = {}
     for n, part in enumerate(calls_of(parts), state.last_call + 1):
         if part.id != f"c{n}":
@@ -184,7 +214,6 @@ def add_calls(state: RunState, entry: ev.Entry, parts: tuple[Part, ...], **more:
             tool=part.name,
             **more,
         )
-    state = add_message(state, Message(role="assistant", parts=sendable(parts)))
     return replace(state, calls=calls, last_call=state.last_call + len(calls))
 
 
@@ -213,6 +242,7 @@ CONTEXT_HANDLERS: dict[type[ev.Event], Callable[[RunState, ev.Entry, Any], RunSt
     ev.ContextRestored: _restored,
     ev.ContextUpdated: _updated,
     ev.TurnFed: _fed,
+    ev.TurnKept: _kept,
     ev.TaskClassified: _classified,
     ev.ToolsOffered: _offered,
 }

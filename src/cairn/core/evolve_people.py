@@ -145,7 +145,7 @@ def _input_requested(state: RunState, entry: ev.Entry, event: ev.InputRequested)
 def _input_answered(state: RunState, entry: ev.Entry, event: ev.InputAnswered) -> RunState:
     if state.question and state.question == event.n:
         state = answered(state, event.n)
-        return replace(state, queued={**state.queued, entry.seq: (Text(event.text),)})
+        return replace(state, queued=state.queued.added(entry.seq, (Text(event.text),)))
     call = next((c for c in state.calls.values() if c.approval == event.n), None)
     if call is None or call.status is not _S.QUESTION:
         raise IllegalTransition(f"{state.run}: question {event.n} is not open")
@@ -191,7 +191,7 @@ def _handed_back(state: RunState, entry: ev.Entry, event: ev.TakeoverEnded) -> R
     state = replace(state, taken="", errors_in_row=0)  # who had it in hand starts the row anew
     if not event.note:
         return state
-    return replace(state, queued={**state.queued, entry.seq: (Text(event.note),)})
+    return replace(state, queued=state.queued.added(entry.seq, (Text(event.note),)))
 
 
 def _turn(state: RunState, entry: ev.Entry, event: ev.TakeoverTurn) -> RunState:

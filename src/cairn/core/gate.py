@@ -16,14 +16,14 @@ from cairn.core.grants import PREFIX
 from cairn.core.guard import call_key, canonical
 from cairn.core.hooked import still_asked
 from cairn.core.keylike import MARKER
-from cairn.core.messages import Record, parse_object
-from cairn.core.names import unknown_tool_message
+from cairn.core.messages import Record, clean, parse_object
+from cairn.core.names import MESSAGE_CHARS, unknown_tool_message
 from cairn.core.policy import FLOOR, STRICTNESS, Intent, Verdict, weigh
 from cairn.core.rules import Problem, Rules, ToolSpec
 from cairn.core.secrets import undeclared
 from cairn.core.state import Call, RunState, authors, mended_before, repair_subject
 from cairn.core.terms import ApprovalTerms, BoundFile, narrowed, unmet
-from cairn.errors import ErrorClass
+from cairn.errors import ErrorClass, words_of
 
 BLOCK_RUNG = 1
 PLAIN = str | int | float | bool | None
@@ -190,8 +190,9 @@ def bound_paths(spec: ToolSpec, arguments: dict[str, Any]) -> tuple[str, ...] | 
         return ()
     try:
         return tuple(sorted({str(path) for path in spec.binds(arguments)}))
-    except Exception as error:  # a function that fails must not let anything through
-        return f"which files {spec.name} names cannot be told: {type(error).__name__}: {error}"
+    except BaseException as error:  # even SystemExit refuses this call and ends nothing else
+        said = clean(words_of(error)[:MESSAGE_CHARS])
+        return f"which files {spec.name} names cannot be told: {said}"
 
 
 def _secrets(call: Call, spec: ToolSpec) -> ev.ToolRejected | None:
@@ -241,7 +242,8 @@ def intent_of(
 
 def _unfit(state: RunState, call: Call, spec: ToolSpec) -> ev.ToolRejected | None:
     """What forbids a call before anybody looks at what it is about."""
-    if call.name in state.withheld and not call.by_person:
+    both = {call.name, call.tool}  # what was called, and what runs in its place
+    if not call.by_person and not both.isdisjoint(state.withheld):
         return _refuse(
             call,
             "denied",
@@ -258,8 +260,9 @@ def _authorise(intent: Intent, state: RunState, rules: Rules) -> Verdict:
         verdict = weigh(rules.policy, intent, rules.agent_policy, run)
         if verdict.decision not in STRICTNESS:
             raise ValueError(f"{verdict.decision!r} is no decision")
-    except Exception as error:  # a policy that fails must not let anything through
-        return Verdict(decision="deny", rule=f"policy failed: {type(error).__name__}: {error}")
+    except BaseException as error:  # a policy that fails, in any way, lets nothing through
+        said = clean(words_of(error)[:MESSAGE_CHARS])
+        return Verdict(decision="deny", rule=f"policy failed: {said}")
     if intent.effect == "dangerous" and verdict.decision == "allow":
         return FLOOR
     return verdict
@@ -312,7 +315,7 @@ def _invalid(
         kind="invalid",
         error_class=error_class,
         message=message,
-        disposition=rung.disposition,
+        disposition="repair" if call.kept else rung.disposition,  # no fact is worth a run
     )
 
 

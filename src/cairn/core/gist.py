@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cairn.core.messages import CallPart, Message, Record, ResultPart, parse_object, text_of
+from cairn.core.messages import CallPart, Message, Record, ResultPart, Text, parse_object, text_of
+from cairn.core.standing import NOTE, instructions_in, with_more
 
 ASKED_KEPT, ASKED_CHARS = 6, 400
 EARLY_KEPT = 3
@@ -20,6 +21,8 @@ LAST_CHARS = 80
 MARKS_KEPT = 24
 OLDEST_KEPT = 8
 """So many of the identifiers of persons are the first that were named; the others are the last."""
+SHORT_KEPT, SHORT_FIRST = 8, 2
+"""So many of the identifiers may be as short as `K-1`: a pasted table is full of what looks so."""
 SAID_CHARS = 400
 BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
 LOOKED_AT = 4_000
@@ -33,9 +36,26 @@ _LETTER = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 and else to the sentence around it."""
 _WIDE = rf"[{_LETTER}][\w+@%\u00c0-\u04ff{_LETTER}-]{{0,128}}+(?:\.[\w+@%-]{{1,32}}+)*+"
 _URL = rf"[^\s<>\"'`\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uff00-\uffef]|(?<=[/=?&#])[{_LETTER}]++"
-_CODE = r"\b(?=[\w-]{0,127}\d)[A-Za-z0-9][\w-]{3,128}\b"
+_SHORT = r"(?<![\w-])[A-Z]{1,3}-?\d{1,2}(?!\w|[-.]\w)"
+"""A capital letter or a few, and a number: `K-1`, and no `B2B`."""
+_CODE = rf"\b(?=[\w-]{{0,127}}\d)[A-Za-z0-9][\w-]{{3,128}}\b|(?=[A-Z]){_SHORT}"
+_GAP = r"[ .\u00a0/-]"
+_IBAN = (
+    r"(?<![\w-])[A-Z]{2}\d{2}[ \u00a0][A-Z0-9]{4}[ \u00a0]\d{4}(?:[ \u00a0][A-Z0-9]{4}){0,6}"
+    r"(?:[ \u00a0](?=[A-Z0-9]{0,2}\d)[A-Z0-9]{1,3})?(?![\w-])"
+)
+_TELEPHONE = (
+    r"(?<![\w+.-])(?=(?:[^\w\n]{0,2}+\d){7})(?:"
+    rf"\+\d{{1,15}}+(?:{_GAP}?\(\d{{1,5}}+\) ?\d{{0,12}}+)?+(?:{_GAP}\d{{1,12}}+)?+"
+    rf"(?:{_GAP}\d{{2,12}}+){{0,5}}"
+    rf"|\((?:0\d{{1,5}}+|\d{{3}})\) ?\d{{2,12}}+(?:{_GAP}\d{{2,12}}+){{0,4}}"
+    rf"|0\d{{1,5}}+(?:{_GAP}\d{{2,12}}+){{1,5}}"
+    rf"|\d{{3}}[ .]\d{{3}}[ .-]\d{{4}}|1[3-9]\d[ -]\d{{4}}[ -]\d{{4}})(?![\w/@\\-]|\.\w)"
+)
+"""With the signs that stand between its numbers; a list of numbers is none."""
+_NUMBER = rf"(?=[+(\dA-Z])(?:{_IBAN}|{_TELEPHONE})"
 MARK = re.compile(
-    rf"\b[A-Za-z][A-Za-z0-9+]{{1,15}}://(?:{_URL}){{2,2048}}"
+    rf"{_NUMBER}|\b[A-Za-z][A-Za-z0-9+]{{1,15}}://(?:{_URL}){{2,2048}}"
     r"|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}"
     rf"|(?<!\w)[A-Za-z]:[\\/](?:{_PART}{{1,128}}+[\\/]){{0,40}}(?:{_PART}{{1,128}}+)?"
     rf"|(?:~[\w.-]{{0,32}}+)?/(?:{_PART}{{1,128}}+/){{1,20}}{_WIDE}"
@@ -51,8 +71,9 @@ MARK = re.compile(
 
 Parts of a path are taken whole or not at all, so that no text makes it try again and again."""
 
-CODE = re.compile(_CODE, re.ASCII)
-"""Codes alone: all that can be found where no sign of an address or a path stands."""
+CODE = re.compile(f"{_NUMBER}|{_CODE}", re.ASCII)
+"""Codes and numbers: all that can be found where no sign of an address or a path stands."""
+SHORT = re.compile(_SHORT, re.ASCII)
 
 
 class Gist(Record):
@@ -69,6 +90,7 @@ class Gist(Record):
         marks: Addresses, paths and codes that persons and calls have named, the last ones last.
         own: Those that persons have named: the first ones, and the last ones last.
         found: Those that only results and the agent itself have named.
+        standing: What persons have said that reads as a rule for all that follows, the last last.
         upto: How many messages of the transcript it is of.
     """
 
@@ -82,6 +104,7 @@ class Gist(Record):
     marks: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
+    standing: tuple[str, ...] = ()
     upto: int = 0
 
 
@@ -92,10 +115,11 @@ def extended(gist: Gist, messages: Sequence[Message], asked_at: Sequence[int], u
     asked, calls = list(gist.asked), list(gist.calls)
     early, last = list(gist.early), dict(gist.last)
     marks, own, read = list(gist.marks), list(gist.own), list[str]()
+    standing = gist.standing
     open_calls: dict[str, CallPart] = {}
     for n, message in enumerate(messages[gist.upto : upto], gist.upto):
         text = text_of(message.parts)
-        said_by_a_person = n in requests or not text.startswith("[runtime]")
+        said_by_a_person = n in requests or not text.startswith(NOTE)
         if message.role == "user" and said_by_a_person:
             words = short(text, ASKED_CHARS)
             if not first:
@@ -106,6 +130,7 @@ def extended(gist: Gist, messages: Sequence[Message], asked_at: Sequence[int], u
             named = marks_of_a_person(text)
             marks += named
             own += named
+            standing = with_more(standing, _laid_down(message, whole=n in requests))
         elif message.role == "assistant":
             said = short(text, SAID_CHARS) or said
             read.append(text[:LOOKED_AT])
@@ -136,20 +161,39 @@ def extended(gist: Gist, messages: Sequence[Message], asked_at: Sequence[int], u
         marks=kept,
         own=of_persons,
         found=_last_read(read, gist.found, (*of_persons, *kept)),
+        standing=standing,
         upto=max(gist.upto, upto),
     )
 
 
+def _laid_down(message: Message, *, whole: bool) -> Iterator[str]:
+    """Standing instructions of a person; a note of the runtime may stand behind what was said."""
+    for part in message.parts:
+        if type(part) is Text and (whole or not part.content.startswith(NOTE)):
+            yield from instructions_in(part.content)
+
+
 def _last(marks: list[str]) -> tuple[str, ...]:
     """The last different ones."""
-    return tuple(dict.fromkeys(reversed(marks)))[:MARKS_KEPT][::-1]
+    return tuple(dict.fromkeys(reversed(_few_short(marks))))[:MARKS_KEPT][::-1]
 
 
 def both_ends(marks: Sequence[str]) -> tuple[str, ...]:
     """The first different ones, and the last different ones of the others."""
+    marks = _few_short(marks, SHORT_FIRST)
     oldest = tuple(dict.fromkeys(marks))[:OLDEST_KEPT]
     newest = dict.fromkeys(mark for mark in reversed(marks) if mark not in oldest)
     return (*oldest, *tuple(newest)[: MARKS_KEPT - OLDEST_KEPT][::-1])
+
+
+def _few_short(marks: Sequence[str], first: int = 0) -> list[str]:
+    """Without the short ones that are too many: so many of the first stay, and the last."""
+    brief = dict.fromkeys(mark for mark in reversed(marks) if SHORT.fullmatch(mark))
+    if len(brief) <= SHORT_KEPT:
+        return list(marks)
+    oldest = tuple(dict.fromkeys(mark for mark in marks if mark in brief))[:first]
+    newest = [mark for mark in brief if mark not in oldest][: SHORT_KEPT - first]
+    return [mark for mark in marks if mark not in brief or mark in {*oldest, *newest}]
 
 
 def _last_read(
@@ -158,7 +202,8 @@ def _last_read(
     """The last different marks of texts, and of those known before; read only as far as needed."""
     kept: dict[str, None] = {}
     for text in reversed(texts):
-        kept |= dict.fromkeys(mark for mark in reversed(marks_in(text)) if mark not in named)
+        told = _few_short(marks_in(text))
+        kept |= dict.fromkeys(mark for mark in reversed(told) if mark not in named)
         if len(kept) >= MARKS_KEPT:
             return tuple(kept)[:MARKS_KEPT][::-1]
     kept |= dict.fromkeys(mark for mark in reversed(before) if mark not in named)

@@ -1,7 +1,8 @@
 """Text as it arrives, held back where it could be the beginning of what must not be shown.
 
 What is shown, taken together, is the whole text redacted. A word is held until it ends, because no
-secret in any form goes on beyond it, except where a secret has spaces itself, or is a private key.
+secret in any form goes on beyond it, except where a secret has spaces itself, or is a private key,
+or stands in rows of base64 or hex.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from cairn.core.encoded import open_rows
 from cairn.core.redaction import Redaction
 from cairn.core.unseen import unseen
 
@@ -59,7 +61,7 @@ class HoldBack:
     def _cut(self) -> int:
         """How much of what is held is decided."""
         held = self._held
-        cut = self._word()
+        cut = open_rows(held, self._word())
         key = held.rfind("-----BEGIN ")
         rows = [row.end() for row in _ROW.finditer(held, key)] if key >= 0 else []
         open_key = key >= 0 and len(rows) < MARKS and len(held) - key < LONGEST_KEY
@@ -92,7 +94,7 @@ class HoldBack:
         held, redaction = self._held, self._redaction
         if not redaction.spaced:
             return len(held)
-        if not held.isascii() or "\\" in held or "%" in held:
+        if not held.isascii() or any(sign in held for sign in "\\%\0"):
             return max(0, len(held) - STRETCH * redaction.longest)
         first = max(0, len(held) - redaction.longest)
         return next(

@@ -61,17 +61,13 @@ def last_asked(state: RunState) -> int:
 
 def missing(rules: IntakeRules, *texts: str) -> tuple[Need, ...]:
     """What none of these messages holds; each is searched by itself, in the order given."""
-    holds, wanted = rules.holds or _holds, rules.needs
+    holds, wanted = rules.holds, rules.needs
     for text in texts:
-        if not wanted:
+        if not wanted or holds is None:
             break
         shown = text[-LOOKED_AT:]
         wanted = tuple(need for need in wanted if not holds(need.pattern, shown))
     return wanted
-
-
-def _holds(pattern: str, text: str) -> bool:
-    return re.search(pattern, text, re.IGNORECASE) is not None
 
 
 def to_classify(state: RunState) -> str:

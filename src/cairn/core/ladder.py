@@ -115,20 +115,18 @@ class Ladder(Record, gc=True):
     rows: Mapping[ErrorClass, tuple[Rung, ...]] = {}
 
     def __post_init__(self) -> None:
-        for key, rungs in self.rows.items():
+        rows: object = self.rows
+        if not isinstance(rows, Mapping):
+            fix = 'Write {ErrorClass.TIMEOUT: (Rung(disposition="retry", times=3),)}'
+            raise ConfigError("ladder.rows", f"{safe_repr(rows)} is no mapping", fix)
+        for key, rungs in rows.items():
             if key not in TABLE:
                 raise ConfigError(
-                    f"ladder.{key}", "there is no such class of fault", "Use a cairn.ErrorClass"
+                    f"ladder.{safe_repr(key) if not isinstance(key, str) else key}",
+                    "there is no such class of fault",
+                    "Use a cairn.ErrorClass",
                 )
-            error_class = ErrorClass(key)
-            allowed = MODEL_RUNGS if error_class in MODEL_CLASSES else TOOL_RUNGS
-            for rung in rungs:
-                if rung.disposition not in allowed:
-                    raise ConfigError(
-                        f"ladder.{error_class.value}",
-                        f"{safe_repr(rung.disposition)} cannot be done about it",
-                        f"Use one of {', '.join(sorted(allowed))}",
-                    )
+            _check_row(ErrorClass(key), rungs)
 
     def row(self, error_class: ErrorClass) -> tuple[Rung, ...]:
         """The rungs for a class."""
@@ -143,6 +141,26 @@ class Ladder(Record, gc=True):
             if rung.disposition in possible and used < rung.times:
                 return rung
         return Rung(disposition="end", times=1)
+
+
+def _check_row(error_class: ErrorClass, rungs: object) -> None:
+    where = f"ladder.{error_class.value}"
+    if not isinstance(rungs, list | tuple) or not all(isinstance(r, Rung) for r in rungs):
+        fix = 'Give a tuple of them, as (Rung(disposition="retry", times=3),)'
+        raise ConfigError(where, f"{safe_repr(rungs)} are no rungs", fix)
+    allowed = sorted(MODEL_RUNGS if error_class in MODEL_CLASSES else TOOL_RUNGS)
+    for rung in rungs:
+        if rung.disposition not in allowed:
+            raise ConfigError(
+                where,
+                f"{safe_repr(rung.disposition)} cannot be done about it",
+                f"Use one of {', '.join(allowed)}",
+            )
+        for field in ("times", "backoff_us"):
+            value = getattr(rung, field)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                problem = f"{safe_repr(value)} is no whole number of 0 or more"
+                raise ConfigError(f"{where}.{field}", problem, "Give 0, 1, 2 or more")
 
 
 DEFAULT_LADDER = Ladder()

@@ -130,6 +130,7 @@ _WORK = (
     ev.ContextCompacted,
     ev.ContextUpdated,
     ev.TurnFed,
+    ev.TurnKept,
     ev.TaskClassified,
 )
 

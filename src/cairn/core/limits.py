@@ -172,8 +172,10 @@ class Tier(Rates, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.above < 0:
-            raise ConfigError("price.tiers.above", f"{self.above} is no size", "Give 0 or more")
+        above: object = self.above
+        if isinstance(above, bool) or not isinstance(above, int) or above < 0:
+            problem = f"{safe_repr(above)} is no size"
+            raise ConfigError("price.tiers.above", problem, "Give a whole number of 0 or more")
 
 
 class Price(Rates):
@@ -193,6 +195,10 @@ class Price(Rates):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        tiers: object = self.tiers
+        if not isinstance(tiers, list | tuple) or not all(isinstance(t, Tier) for t in tiers):
+            fix = "Give a tuple of them, as (Tier(above=200_000, input=..., output=...),)"
+            raise ConfigError("price.tiers", f"{safe_repr(tiers)} are no tiers", fix)
         if len({tier.above for tier in self.tiers}) < len(self.tiers):
             raise ConfigError("price.tiers", "two of them begin at one size", "Keep one of them")
 

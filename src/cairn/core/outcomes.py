@@ -6,7 +6,10 @@ so that the journal says what is done about every fault.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from msgspec import UNSET, UnsetType
 
 from cairn.core import events as ev
 from cairn.core.ladder import RETRY_AFTER_CAP_US, backoff_us
@@ -16,6 +19,7 @@ from cairn.core.messages import CallPart, Part, Reasoning, Record, Text, clean
 from cairn.core.remaining import larger
 from cairn.core.rules import GRACE_US, ModelSpec, Problem, Rules, ToolSpec
 from cairn.core.state import Call, RunState
+from cairn.core.told import one_line, with_words
 from cairn.errors import ErrorClass
 
 EXCERPT = 2_000
@@ -41,7 +45,9 @@ class Fault(Record):
 class Called(Record):
     """A tool call as the adapter saw it; `alias` is the provider's id of it.
 
-    `place` is how many parts of the reply came before it; negative for all of them.
+    `place` is how many parts of the reply came before it; negative for all of them. `key` names
+    what it touches, None where that cannot be told, where it was asked for beforehand; in bytes,
+    for it is compared and never kept, so nothing is taken out of it.
     """
 
     name: str
@@ -49,6 +55,7 @@ class Called(Record):
     alias: str = ""
     opaque: str = ""
     place: int = -1
+    key: bytes | UnsetType | None = UNSET
 
 
 class Reply(Record):
@@ -213,7 +220,7 @@ def _fault(
         error_class=fault.error_class,
         message=clean(fault.message)[:EXCERPT],
         disposition=rung.disposition,
-        note=f"[runtime] {clean(fault.message)[:EXCERPT]}" if rung.disposition == "repair" else "",
+        note=_repair_note(state, fault) if rung.disposition == "repair" else "",
         usage=_used(state, rules, fault),
         latency_us=latency_us,
         retry_at=retry_at,
@@ -223,6 +230,15 @@ def _fault(
         measured=fault.usage is not None or fault.error_class not in UNANSWERED,
         fallback=wider[0] if overflow and rung.disposition == "switch" else 0,
     )
+
+
+def _repair_note(state: RunState, fault: Fault) -> str:
+    """What the model is told of a reply that could not be used; a provider's words may be in it."""
+    said = clean(fault.message)[:EXCERPT]
+    if not state.taint:
+        return f"[runtime] {one_line(said)}"
+    lead = f"[runtime] Your last reply could not be used ({fault.error_class.value}):"
+    return with_words(lead, said, state.taint, f"{state.run}/{state.step}/{state.attempts}")
 
 
 def _beside(
@@ -262,11 +278,14 @@ def _excerpt(reply: Reply) -> str:
 def parts_of(state: RunState, rules: Rules, reply: Reply) -> tuple[Part, ...]:
     """The parts of a reply, its calls numbered and each behind those it must wait for."""
     said: list[Part] = [_cleaned(p) for p in reply.parts]
-    placed: list[tuple[CallPart, ToolSpec | None, str | None]] = []
+    placed: list[tuple[CallPart, ToolSpec | None, bytes | None]] = []
+    several = needs_keys(rules, reply.calls)
     for n, called in enumerate(reply.calls, state.last_call + 1):
         text = clean(called.arguments)
         spec = rules.tools.get(called.name)
-        key = _conflict_key(spec, text)
+        key = None
+        if several:
+            key = conflict_key(spec, text) if called.key is UNSET else called.key
         call = CallPart(
             id=f"c{n}",
             name=clean(called.name),
@@ -301,20 +320,29 @@ def _cleaned(part: Part) -> Part:
     return part
 
 
-def _conflict_key(spec: ToolSpec | None, arguments: str) -> str | None:
+def needs_keys(rules: Rules, calls: Sequence[Called]) -> bool:
+    """Whether it matters what calls of a reply touch: there are several, not all of them reads."""
+    if len(calls) < 2:
+        return False
+    specs = [rules.tools.get(called.name) for called in calls]
+    return any(spec is not None and spec.effect != "read" for spec in specs)
+
+
+def conflict_key(spec: ToolSpec | None, arguments: str) -> bytes | None:
+    """What a call touches; None where that cannot be told."""
     if spec is None or spec.conflict_key is None:
         return None
     values = spec.check(arguments)
     if isinstance(values, Problem):
         return None
     try:
-        return str(spec.conflict_key(values))
-    except Exception:  # a key that cannot be told only costs overlap
+        return str(spec.conflict_key(values)).encode("utf-8", "surrogatepass")
+    except BaseException:  # even of SystemExit: a key that cannot be told only costs overlap
         return None
 
 
 def _ordered(
-    spec: ToolSpec | None, key: str | None, other: ToolSpec | None, other_key: str | None
+    spec: ToolSpec | None, key: bytes | None, other: ToolSpec | None, other_key: bytes | None
 ) -> bool:
     """Whether a call must wait for an earlier one of the same reply."""
     if spec is None or other is None:
@@ -359,6 +387,8 @@ def tool_failed(  # noqa: PLR0913 - one outcome, each fact by its name
         tries[f"{error_class.value}:retry"] = used - spec.retries if spec is not None else used
         rung = rules.ladder.choose(error_class, tries, frozenset(possible))
         disposition, base = rung.disposition, rung.backoff_us
+    if call.kept and disposition == "end":
+        disposition = "repair"  # no fact is worth a run
     if not_done and call.doubt and disposition != "retry":
         # this attempt did nothing, but an earlier one may have: that is no known failure (law 4)
         error_class, disposition = ErrorClass.IN_DOUBT, "takeover"

@@ -71,7 +71,7 @@ def too_dear(state: RunState, rules: Rules, spec: ModelSpec, aside: Aside) -> st
     if condenses:
         gone = sum(map(tokens_of, state.messages[state.view.start : aside.cut]))
         added = summary_tokens(spec) // ADDED_SHARE
-        kept = max(kept - gone, 0) + aside.output_tokens + added
+        kept = max(kept - gone, 0) + min(aside.output_tokens, summary_tokens(spec)) + added
     wanted = min(spec.max_output, REPLY_TOKENS)
     turn = reserve(
         input_tokens=kept + overhead_of(state, rules, condensed=condenses),

@@ -20,7 +20,7 @@ from cairn.core.messages import Record
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.core.terms import ApprovalTerms
 from cairn.core.view import Choice
-from cairn.errors import ErrorClass
+from cairn.errors import ConfigError, ErrorClass
 
 SECOND_US = 1_000_000
 INPUT = re.compile(r"\$input(?![A-Za-z0-9_])")
@@ -114,7 +114,8 @@ class Need(Record):
             small letters. Each message of persons in the conversation is searched by itself, the
             newest first, each as far as its last million characters: what a pattern stands for
             must stand in one of them. It is matched in linear time, so it has no look-around
-            and no back-references.
+            and no back-references. One that an empty message holds too asks for nothing, and is
+            refused.
     """
 
     name: str
@@ -128,13 +129,21 @@ class IntakeRules(Record):
     Args:
         needs: What a request must hold.
         holds: Whether a pattern is found in a text, in time that grows with the text and no
-            faster; None where no pattern is a stranger's: then Python's own search does.
+            faster; None where there are no needs.
         model: The model that says what kind of task it is; None where nobody does.
+
+    Raises:
+        ConfigError: there are needs, and nothing that looks for them.
     """
 
     needs: tuple[Need, ...] = ()
     holds: Callable[[str, str], bool] | None = None
     model: ModelSpec | None = None
+
+    def __post_init__(self) -> None:
+        if self.needs and self.holds is None:
+            fix = "Give cairn.intake.holds"
+            raise ConfigError("IntakeRules.holds", "nothing looks for the needs", fix)
 
 
 class Feed(Record):
@@ -182,6 +191,7 @@ class Rules(Record, gc=True):
         history: How much of the conversation is sent.
         results: How many of the last messages with tool results are sent whole.
         summary: The model that summarises; None to have a rule do it.
+        keeps: Whether it is also asked for facts to remember, which are kept then.
         intake: What is settled about a task before work starts.
         catalogue: The words that each of many tools is found by; empty where all are offered.
         always: The tools that are offered all the same.
@@ -210,6 +220,7 @@ class Rules(Record, gc=True):
     history: Choice = "all"
     results: Literal["all"] | int = "all"
     summary: ModelSpec | None = None
+    keeps: bool = False
     feeds: tuple[Feed, ...] = ()
     intake: IntakeRules = IntakeRules()
     catalogue: dict[str, Counter[str]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from cairn.core.events import Entry
@@ -144,3 +145,23 @@ class Beside(Record):
 
     head: int
     entries: tuple[Entry, ...] = ()
+
+
+class Pruned(list[str]):
+    """The runs that went, or that would go, newest first.
+
+    Args:
+        runs: Their ids.
+        forks: Conversations that were forked, without a run of their own, and that went as well.
+        sessions: Those of whose runs the last one went; their names are free again.
+    """
+
+    def __init__(
+        self,
+        runs: Iterable[str] = (),
+        forks: Iterable[str] = (),
+        sessions: Iterable[str] = (),
+    ) -> None:
+        super().__init__(runs)
+        self.forks = tuple(sorted(forks))
+        self.sessions = tuple(sorted(sessions))

@@ -1,7 +1,7 @@
 """Known secrets: every form in which they are found in a text, and the handles put in their place.
 
 A handle reads `[[secret:NAME:TAG]]`, and `[[secret:NAME~FORM:TAG]]` where the secret stood encoded
-(`INNER.OUTER` where it was encoded twice).
+(`INNER.OUTER` where it was encoded twice, and three where it was thrice).
 The tag is made from the value: who does not know it cannot write a handle that holds. A handle in
 an argument becomes the value again only for a tool that is declared to take that secret.
 """
@@ -13,14 +13,15 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
-from cairn.core.encoded import MOST_BROKEN, Inner, Runs, core, encodings
+from cairn.core.encoded import BROKEN, MOST_BROKEN, Inner, Runs, core, encodings
 from cairn.core.messages import parse_object
+from cairn.core.readings import MOST_LAYERS, View, in_one_row, joins, that_matter, views
 from cairn.core.remembered import Remembered
-from cairn.core.unseen import as_seen, unseen
+from cairn.core.unseen import as_seen
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 SHORTEST = 6
@@ -30,25 +31,15 @@ TAG_DIGITS = 8
 OPENING = "[[secret:"
 DEFUSED = "[[ secret:"
 HANDLE = re.compile(
-    rf"\[\[secret:(?P<name>{NAME.pattern})(?:~(?P<form>[a-z0-9]{{1,4}}(?:\.[a-z0-9]{{1,4}})?))?"
+    rf"\[\[secret:(?P<name>{NAME.pattern})(?:~(?P<form>[a-z0-9]{{1,4}}(?:\.[a-z0-9]{{1,4}}){{0,2}}))?"
     rf":(?P<tag>[0-9a-f]{{{TAG_DIGITS}}})\]\]"
 )
-MOST_LAYERS = 2
-"""How many encodings one over the other are looked through."""
+MOST_RUNS = 2
+"""How many times base64 or hex is taken off; what is found under it may be encoded once more."""
+WIDE = "n"
+"""The label of characters with NUL between them, as UTF-16 has them."""
 ODD = "x"
 """The label of a spelling that is not listed: it is found, and cannot be written again."""
-
-_ESCAPED = re.compile(
-    r"\\u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})"
-    r"|\\(?:u(?P<four>[0-9a-fA-F]{4})|x(?P<two>[0-9a-fA-F]{2})|(?P<one>[\"\\/bfnrt]))"
-)
-_SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_SECOND = frozenset(
-    "\u09be\u09d7\u0b3e\u0b56\u0b57\u0bbe\u0bd7\u0cc2\u0cd5\u0cd6\u0d3e\u0d57\u0dcf\u0ddf\u102e"
-    "\u1b35\U00011127\U0001133e\U00011357\U000114b0\U000114ba\U000114bd\U000115af\U00011930"
-)
-"""What composes with the letter before it though it is no accent (combining class 0)."""
-_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 
 def handle(name: str, tag: str, form: str = "") -> str:
@@ -92,6 +83,8 @@ def written(secret: str, label: str) -> str | None:
         return None if text is None or encode is None else encode(text.encode("utf-8", "replace"))
     if not label:
         return secret
+    if label == WIDE:
+        return "\0".join(secret)
     spellings = _labelled(secret) if label[0] == "e" else forms(secret)
     return next((form for form, name in spellings.items() if name == label), None)
 
@@ -109,7 +102,8 @@ def escapes(secret: str) -> tuple[str, ...]:
 
 def _labelled(secret: str) -> dict[str, str]:
     """The spellings under base64 or hex, each with its label."""
-    return {text: f"e{number}" for number, text in enumerate(escapes(secret))}
+    listed = {text: f"e{number}" for number, text in enumerate(escapes(secret))}
+    return {"\0".join(secret): WIDE, **listed}
 
 
 def _least(secret: str) -> list[str]:
@@ -180,16 +174,17 @@ class Finder:
         for form in self._quick:
             if form in text:
                 return True
-        plain = as_seen(text) if _that_matter(text, self._alphabet) else text
+        plain = as_seen(text) if that_matter(text, self._alphabet) else text
         if plain is not text and any(form in plain for form in self._quick):
             return True
-        if self._runs.near(text) and next(self._twice(text), None) is not None:
+        if self._runs.near(text) and next(self._encoded(text, MOST_RUNS), None) is not None:
             return True
-        escaped = "%" in plain or "\\" in plain
-        if not escaped and (plain is text or not any(map(_joins, set(text)))):
+        escaped = "%" in plain or "\\" in plain or "\0" in plain
+        if not escaped and (plain is text or not any(map(joins, set(text)))):
             return False
-        return any(
-            any(form in view.text for form in self._quick) for view in _views(text, self._alphabet)
+        return any(  # one more than is taken off: that may be the JSON it is a text of
+            next(self._seen_in(view, MOST_RUNS, text), None) is not None
+            for view in views(text, self._alphabet, MOST_LAYERS + 1)
         )
 
     def find(self, text: str) -> list[Found]:
@@ -199,45 +194,67 @@ class Finder:
         found = [
             Found(m.start(), m.end(), *self._forms[m[0]]) for m in self._pattern.finditer(text)
         ]
-        for view in _views(text, self._alphabet):
-            for each in self._seen_in(view):
-                label = each.form if each.form[:1] == "b" else ""
+        for view in views(text, self._alphabet):
+            for each in self._seen_in(view, MOST_RUNS - 1, text):
+                label = each.form if each.form[:1] == "b" or "." in each.form else ""
                 _add(found, each._replace(form=label))
-        for each in self._twice(text) if self._runs.near(text) else ():
+        for each in self._encoded(text, MOST_RUNS) if self._runs.near(text) else ():
             _add(found, each)
         return sorted(found)
 
-    def _seen_in(self, view: _View) -> Iterator[Found]:
-        """What stands in a view, at its place in the text that this is a view of."""
-        if any(form in view.text for form in self._quick):
-            for match in self._pattern.finditer(view.text):
-                start, end = view.back(match.start(), match.end())
-                yield Found(start, end, *self._forms[match[0]])
+    def _seen_in(self, view: View, runs: int, of: str) -> Iterator[Found]:
+        """What stands in a view of a text, and not in the same runs of that text, at its place."""
+        found = self._listed(view.text)
+        if self._runs.near(view.text):
+            found = chain(found, self._encoded(view.text, runs, of))
+        return _back(view, found)
 
-    def _twice(self, text: str) -> Iterator[Found]:
+    def _listed(self, text: str) -> Iterator[Found]:
+        """What stands in a text in one of the forms that are listed."""
+        if any(form in text for form in self._quick):
+            for match in self._pattern.finditer(text):
+                yield Found(match.start(), match.end(), *self._forms[match[0]])
+
+    def _encoded(self, text: str, runs: int, but: str = "") -> Iterator[Found]:
+        """What stands in rows, or encoded under base64 or hex that is taken off so many times.
+
+        The runs that the text has in common with another one, `but`, are passed over.
+        """
+        yield from self._under(text, runs, but)
+        if (rows := in_one_row(text)) is not None:
+            yield from _back(
+                rows, chain(self._listed(rows.text), self._under(rows.text, runs, text))
+            )
+
+    def _under(self, text: str, runs: int, but: str) -> Iterator[Found]:
         """What stands encoded in base64 or in hex, whatever is the encoding inside."""
-        for inner in self._runs.read(text):
-            if any(form in inner.text for form in self._quick):
-                for match in self._pattern.finditer(inner.text):
-                    number, label = self._forms[match[0]]
-                    if not label and match[0] != self.values[number]:
-                        label = self._spelling(number, match[0])
-                    yield self._outside(inner, match.start(), match.end(), number, label)
-            readable = inner.text.count("\0") <= max(MOST_BROKEN, len(inner.text) // 4)
+        for inner in self._runs.read(text, but) if runs else ():
+            for found in self._listed(inner.text):
+                yield self._outside(inner, self._spelled(found, inner.text))
+            readable = inner.text.count(BROKEN) <= max(MOST_BROKEN, len(inner.text) // 4)
             layers = MOST_LAYERS if readable else 1  # what came about by chance is not worth more
-            for view in _views(inner.text, self._alphabet, layers):
-                for start, end, number, _ in self._seen_in(view):
-                    label = self._spelling(number, inner.text[start:end])
-                    yield self._outside(inner, start, end, number, label)
+            for view in views(inner.text, self._alphabet, layers):
+                for found in self._seen_in(view, runs - 1, inner.text):
+                    yield self._outside(inner, self._spelled(found, inner.text))
+            if self._runs.near(inner.text):
+                for found in self._encoded(inner.text, runs - 1):
+                    yield self._outside(inner, self._spelled(found, inner.text))
 
-    def _outside(self, inner: Inner, start: int, end: int, number: int, label: str) -> Found:
-        first, last, how = inner.back(start, end)
-        return Found(first, last, number, f"{label}.{how}" if label else how)
+    def _outside(self, inner: Inner, found: Found) -> Found:
+        first, last, how = inner.back(found.start, found.end)
+        return Found(first, last, found.value, f"{found.form}.{how}" if found.form else how)
 
-    def _spelling(self, number: int, text: str) -> str:
+    def _spelled(self, found: Found, text: str) -> Found:
+        """The same with a label that leads back to exactly this spelling, or says that none does.
+
+        Under base64 nothing may become longer or shorter: what follows would be read otherwise.
+        """
+        stands, number = text[found.start : found.end], found.value
+        if written(self.values[number], found.form) == stands:
+            return found
         if number not in self._spellings:
             self._spellings = {**self._spellings, number: _labelled(self.values[number])}
-        return self._spellings[number].get(text, ODD)
+        return found._replace(form=self._spellings[number].get(stands, ODD))
 
     def begins(self, text: str) -> bool:
         """Whether a form begins with this text and goes on."""
@@ -251,155 +268,17 @@ class Finder:
         return low < len(self._starts) and self._starts[low].startswith(text)
 
 
+def _back(view: View, found: Iterable[Found]) -> Iterator[Found]:
+    """What was found in a view, at its place in the text that this is a view of."""
+    for each in found:
+        start, end = view.back(each.start, each.end)
+        yield each._replace(start=start, end=end)
+
+
 def _add(found: list[Found], each: Found) -> None:
     """Another one, unless something that was found before stands there."""
     if all(each.end <= f.start or each.start >= f.end for f in found):
         found.append(each)
-
-
-# ---------------------------------------------------------------- looking through encodings
-
-
-class _View:
-    """A text with one encoding taken off, and the way back to where it stood."""
-
-    __slots__ = ("_before", "_marks", "text")
-
-    def __init__(self, before: _View | None, pieces: list[tuple[int, int, str]], text: str) -> None:
-        """`pieces` are start, end and what is read there; the rest stays as it is."""
-        marks: list[tuple[int, int, int, int]] = []  # here from and to, there from and to
-        out: list[str] = []
-        here = there = 0
-        for start, end, read in pieces:
-            out.append(text[there:start])
-            here += start - there
-            marks.append((here, here + len(read), start, end))
-            out.append(read)
-            here += len(read)
-            there = end
-        out.append(text[there:])
-        self.text = "".join(out)
-        self._marks = marks
-        self._before = before
-
-    def back(self, start: int, end: int) -> tuple[int, int]:
-        """The place in the first text that this one stands for."""
-        first, last = self._place(start, False), self._place(end - 1, True)
-        return (first, last) if self._before is None else self._before.back(first, last)
-
-    def _place(self, at: int, after: bool) -> int:
-        low, high = 0, len(self._marks)
-        while low < high:
-            middle = (low + high) // 2
-            if self._marks[middle][0] <= at:
-                low = middle + 1
-            else:
-                high = middle
-        if not low:
-            return at + after
-        _, upto, there, end = self._marks[low - 1]
-        if at < upto:
-            return end if after else there
-        return end + (at - upto) + after
-
-
-def _views(text: str, alphabet: frozenset[str], layers: int = MOST_LAYERS) -> Iterator[_View]:
-    """The text as it reads with one or two encodings taken off, in every order."""
-    level: list[tuple[_View | None, str]] = [(None, text)]
-    for _ in range(layers):
-        following: list[tuple[_View | None, str]] = []
-        for before, each in level:
-            for pieces in (_percent(each), _backslash(each), _wide(each, alphabet)):
-                if pieces:
-                    view = _View(before, pieces, each)
-                    following.append((view, view.text))
-                    yield view
-        level = following
-
-
-def _percent(text: str) -> list[tuple[int, int, str]]:
-    if "%" not in text:
-        return []
-    pieces = []
-    for match in _PERCENT.finditer(text):
-        raw = bytes.fromhex(match[0].replace("%", ""))
-        if raw.isascii():
-            at = match.start()
-            pieces += [(at + 3 * n, at + 3 * n + 3, chr(byte)) for n, byte in enumerate(raw)]
-        else:
-            pieces.append((match.start(), match.end(), raw.decode("utf-8", "replace")))
-    return pieces
-
-
-def _backslash(text: str) -> list[tuple[int, int, str]]:
-    if "\\" not in text:
-        return []
-    return [(m.start(), m.end(), _read(m)) for m in _ESCAPED.finditer(text)]
-
-
-def _read(escaped: re.Match[str]) -> str:
-    if escaped["high"]:
-        high, low = int(escaped["high"], 16), int(escaped["low"], 16)
-        return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
-    code = escaped["four"] or escaped["two"]
-    return chr(int(code, 16)) if code else _SHORT.get(escaped["one"], escaped["one"])
-
-
-def _wide(text: str, alphabet: frozenset[str]) -> list[tuple[int, int, str]]:
-    """Letters in another width or style, accents apart from their letter, and what is not seen.
-
-    Only what reads as a letter of the alphabet is looked at: of a text in Chinese next to nothing.
-    """
-    wanted = _that_matter(text, alphabet)
-    if not wanted:
-        return []
-    pieces: list[tuple[int, int, str]] = []
-    done = 0
-    for at, character in enumerate(text):
-        if at < done or character not in wanted:
-            continue
-        done = at + 1
-        while done < len(text) and (_joins(text[done]) or unseen(text[done])):
-            done += 1
-        start, read = at, as_seen(text[at:done])
-        if at and any(map(_joins, text[at:done])) and (_joins(character) or unseen(character)):
-            whole = as_seen(text[at - 1 : done])
-            if whole != text[at - 1] + read:  # it is read together with what stands before it
-                start, read = at - 1, whole
-        if read != text[start:done]:
-            pieces.append((start, done, read))
-    return pieces
-
-
-def _that_matter(text: str, alphabet: frozenset[str]) -> set[str]:
-    """The characters that may make a value of what is not written as one."""
-    if text.isascii():
-        return set()
-    return {c for c in set(text) if not c.isascii() and _matters(c, alphabet)}
-
-
-def _matters(character: str, alphabet: frozenset[str]) -> bool:
-    return _odd(character) and (
-        _joins(character)
-        or unseen(character)
-        or not alphabet.isdisjoint(unicodedata.normalize("NFKC", character))
-    )
-
-
-@lru_cache(maxsize=65_536)
-def _odd(character: str) -> bool:
-    return (
-        unicodedata.normalize("NFKC", character) != character
-        or _joins(character)
-        or unseen(character)
-    )
-
-
-def _joins(character: str) -> bool:
-    """Whether it is read together with what stands before it: an accent, a part of a syllable."""
-    if unicodedata.combining(character) > 0 or "\u1160" <= character <= "\u11ff":
-        return True
-    return character in _SECOND
 
 
 # ---------------------------------------------------------------- handles in arguments

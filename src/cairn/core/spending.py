@@ -8,7 +8,6 @@ had room for them, and the next one never promised any. A call is counted when i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 
 from cairn.core import events as ev
 from cairn.core.budgets import (
@@ -25,6 +24,7 @@ from cairn.core.budgets import (
     start_of,
 )
 from cairn.core.messages import Record
+from cairn.core.moments import told
 from cairn.errors import BudgetReached, BudgetUnknown
 
 MODEL = "model"
@@ -214,7 +214,7 @@ def _admit(wanted: Spend, places: Sequence[tuple[Cap, RowKey, Spend]]) -> None:
 def _rest(cap: Cap, at: RowKey, measure: Measure, bound: int, used: int) -> Rest:
     _, key, start = at
     whose = f" of {shown(key)}" if key else ""
-    resets = datetime.fromtimestamp(end_of(cap.window, start) // 1_000_000, UTC)
+    resets = told(end_of(cap.window, start), "%Y-%m-%d %H:%M UTC")
     return Rest(
         budget=cap.name,
         left=bound - used,
@@ -223,7 +223,7 @@ def _rest(cap: Cap, at: RowKey, measure: Measure, bound: int, used: int) -> Rest
         message=(
             f"budget {cap.name}{whose}: {amount(measure, used)} of {amount(measure, bound)} "
             f"are used or reserved in this {cap.window}, and what comes next may need more than "
-            f"the rest; it begins anew at {resets:%Y-%m-%d %H:%M} UTC"
+            f"the rest; it begins anew at {resets}"
         ),
     )
 

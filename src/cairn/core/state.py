@@ -11,7 +11,7 @@ from cairn.core.feeding import Fed
 from cairn.core.fingerprint import Fingerprint
 from cairn.core.gist import Gist
 from cairn.core.guard import Guard
-from cairn.core.history import History
+from cairn.core.history import Growing, History
 from cairn.core.lifecycle import CLOSED, PERSON, CallStatus, Status
 from cairn.core.limits import Limits, Usage
 from cairn.core.messages import (
@@ -79,6 +79,8 @@ class Call(Record):
     """A person wrote it, in the agent's place."""
     invalid: bool = False
     """It was rejected because it could not be understood."""
+    kept: bool = False
+    """The runtime made it beside the conversation, to keep a fact."""
     doubt: bool = False
     """An attempt that may have had its effect was never settled, though later ones may be."""
     result: str = ""
@@ -169,7 +171,7 @@ class RunState(Record, gc=True):
     """Who acts in the agent's place; empty while the agent does."""
     handled: bool = False
     """It was taken over at least once."""
-    voices: dict[str, int] = {}
+    voices: Growing[str, int] = msgspec.field(default_factory=Growing)
     """Who has led to what the run does, and the seq at which they first did."""
     cancel: str | None = None
     end: End | None = None
@@ -207,11 +209,19 @@ class RunState(Record, gc=True):
     """What the provider said when it found the last request too large."""
     compactions: tuple[Condensed, ...] = ()
     """The last ones, and what they replaced."""
+    keeping: tuple[str, ...] = ()
+    """Facts of the last summary that are still to be kept."""
+    kept: tuple[str, ...] = ()
+    """The marks of those whose keeping was asked for, in this run and those before it."""
+    kept_calls: int = 0
+    """How many calls of this run were made for it."""
     fed: bool = False
     feeding: tuple[Fed, ...] = ()
     """The calls that feed context blocks, and what came of them."""
     own: int = 0
     """How many of the requests came from runs before this one."""
+    opened: bool = False
+    """What the run before left unread stands ahead of its own request: its task begins there."""
     classified: ev.TaskKind | None = None
     """What kind of task it was found to be, before work started."""
     offered: tuple[str, ...] = ()
@@ -251,9 +261,9 @@ class RunState(Record, gc=True):
     """How the latest approvals were decided: granted, denied, expired or edited."""
     question: int = 0
     """A question of the runtime itself that is open."""
-    queued: dict[int, tuple[Part, ...]] = {}
-    sent: frozenset[int] = frozenset()
-    """Which of the queued are messages that somebody sent; the others are notes of the runtime."""
+    queued: Growing[int, tuple[Part, ...]] = msgspec.field(default_factory=Growing)
+    sent: Growing[int, tuple[str, ...] | None] = msgspec.field(default_factory=Growing)
+    """The roles of who sent those of the queued that are messages; others are the runtime's."""
 
     usage: Usage = Usage()
     spent: Spent = Spent()
@@ -426,9 +436,8 @@ def mended_before(state: RunState, subject: str) -> int:
 def transcript(state: RunState) -> tuple[Message, ...]:
     """The folded messages with every open call answered, so that a later run can go on."""
     done = tuple(state.messages)
-    if not state.calls:
-        return done
-    return (*done, results_message(state.calls))
+    calls = {call.id: call for call in state.calls.values() if not call.kept}
+    return (*done, results_message(calls)) if calls else done
 
 
 def results_message(calls: dict[str, Call]) -> Message:

@@ -7,7 +7,8 @@ summary: effects that were done, requests that still wait for the answer, and wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from cairn.core.edits import plan_lines
 from cairn.core.fence import unfenced
@@ -15,6 +16,7 @@ from cairn.core.gist import Gist, extended, short
 from cairn.core.limits import estimate_tokens
 from cairn.core.messages import text_of
 from cairn.core.rules import Rules
+from cairn.core.standing import left_out
 from cairn.core.state import RunState
 
 SECTIONS = (
@@ -28,14 +30,33 @@ SECTIONS = (
     "Exact identifiers",
 )
 """The headings of every summary, whoever writes it."""
-SCALES = (
-    *((8, 9_999, 400), (8, 9_999, 80), (4, 9_999, 80), (2, 9_999, 0), (1, 9_999, 0)),
-    *((1, 200, 0), (1, 80, 0), (1, 30, 0), (1, 6, 0), (1, 0, 0)),
-)
-"""How much a rule's summary gives, from much to little: of each list, in eighths, the letters of
-a section, and those of what the agent said last. In some scripts each letter is a token."""
 GOAL_CHARS = 30
 """So many letters of the goal are given up last."""
+
+
+class Scale(NamedTuple):
+    """How much a rule's summary gives: of each list, in eighths, and letters.
+
+    Args:
+        lists: Eighths of each list.
+        most: Letters of a section.
+        said: Letters of what the agent said last.
+        goal: Letters of the goal, if they are more than those of a section, which is not empty.
+    """
+
+    lists: int = 1
+    most: int = 0
+    said: int = 0
+    goal: int = GOAL_CHARS
+
+
+LEAST = Scale()
+SCALES = (
+    *(Scale(8, 9_999, 400), Scale(8, 9_999, 80), Scale(4, 9_999, 80), Scale(2, 9_999)),
+    *(Scale(1, 9_999), Scale(1, 200), Scale(1, 80), Scale(1, 30, goal=160), Scale(1, 30)),
+    *(Scale(1, 6), LEAST),
+)
+"""From much to little. In some scripts each letter is a token."""
 UNKNOWN = "Not known; search_history finds it"
 """What stands under a heading that a rule cannot fill: that there is nothing, it cannot say."""
 ADDED = ((8, 400), (8, 200), (8, 80), (4, 30), (2, 0))
@@ -43,6 +64,13 @@ ADDED = ((8, 400), (8, 200), (8, 80), (4, 30), (2, 0))
 OPEN_FIRST, OPEN_LAST = 2, 4
 """Which of many requests that wait for one answer are named."""
 PLAN_CHARS = 600
+STANDING_SHARE = 3
+"""Of a rule's summary the instructions of persons may take a third, before anything is cut."""
+TURNED = 40
+"""So many tokens more the note and the marks around a summary count with a wide letter in it."""
+SAID = "Told by persons, in order:"
+"""Before instructions in their words: one that contradicts another reads behind it."""
+OTHERS = "Others: search_history finds them"
 EARLIER = "- earlier: "
 """How a rule begins the line that tells of a model's evidence."""
 _DECIDED = re.compile(r"- request \d+: ")
@@ -88,8 +116,9 @@ def middle_out(text: str, chars: int) -> str:
 def completed(state: RunState, rules: Rules, text: str, cut: int, tokens: int, spare: int) -> str:
     """A model's summary of what comes before `cut`, and what the journal knows and it leaves out.
 
-    Identifiers that persons have named come first, then what tools have done that are no reads,
-    and the requests of this run that its answer is still owed to, in fewer words if need be.
+    Identifiers that persons have named come first, then their standing instructions, then what
+    tools have done that are no reads, and the requests of this run that its answer is still owed
+    to, in fewer words if need be.
 
     Args:
         state, rules: Of the run.
@@ -101,17 +130,28 @@ def completed(state: RunState, rules: Rules, text: str, cut: int, tokens: int, s
     """
     gist = extended(state.gist, state.messages, state.asked, cut)
     marks = _some([mark for mark in gist.own if not _stands(mark, text)], tokens)
-    more: dict[str, str] = {}
-    for tools, chars in ADDED:
+    room = min(tokens, spare) - estimate_tokens(" | ".join(marks))
+    missing = left_out(gist.standing, text)
+    found = text
+    for share, (tools, chars) in (*((2, tier) for tier in ADDED), (8, ADDED[-1]), (0, ADDED[-1])):
         more = {
+            "Constraints": "\n".join(_laid_down(missing, room // share) if share else ()),
             "Done": "\n".join(_effects(gist, rules, tools, chars)),
             "Open": "\n".join(_waiting(state, text, cut, chars)),
             "Next": _planned(state, text) if chars >= 200 else "",
             "Exact identifiers": " | ".join(marks),
         }
-        if sum(map(estimate_tokens, filter(None, more.values()))) <= min(tokens, spare):
+        found = _with(text, more)
+        added = sum(map(estimate_tokens, filter(None, more.values())))
+        if added <= min(tokens, spare) and _growth(text, found) <= spare:
             break
-    return _with(text, more)
+    return found
+
+
+def _growth(before: str, after: str) -> int:
+    """Tokens that a summary has more; the first wide letter makes all around it count for more."""
+    turned = before.isascii() and not after.isascii()
+    return estimate_tokens(after) - estimate_tokens(before) + (TURNED if turned else 0)
 
 
 def _some(marks: list[str], tokens: int) -> list[str]:
@@ -125,6 +165,12 @@ def _some(marks: list[str], tokens: int) -> list[str]:
         else:
             tokens += estimate_tokens(f" | {mark}")
     return [mark for n, mark in enumerate(marks) if n in kept]
+
+
+def _laid_down(standing: Sequence[str], tokens: int) -> list[str]:
+    """Lines for as many instructions as there is room for, and one before them that says whose."""
+    kept = _some(list(standing), tokens - estimate_tokens(SAID) - 1)
+    return [SAID, *(f"- {each}" for each in kept)] if kept else []
 
 
 def _stands(mark: str, text: str) -> bool:
@@ -196,32 +242,42 @@ def by_rule(state: RunState, cut: int, tokens: int) -> str:
 
     What must be exact comes first: of it something is left out only when the bare headings and
     all of it would be too long; then the first identifiers of persons go before the last ones.
+    Standing instructions of persons come next, up to a third of it all.
     """
     gist = extended(state.gist, state.messages, state.asked, cut)
     wanted = tuple(dict.fromkeys((*gist.own, *gist.marks)))
-    for scale, most, said in SCALES:
-        text = _written(state, gist, scale, most, wanted, said)
+    laid_down = _laid_down(gist.standing, tokens // STANDING_SHARE)
+    for scale in SCALES:
+        text = _written(state, gist, scale, wanted, laid_down)
         if estimate_tokens(text) <= tokens:
             return text
+    left = tokens - estimate_tokens(_written(state, gist, LEAST, wanted))
+    while left >= 0:  # with a wide letter all others count for more: less may fit than is left
+        laid_down = _laid_down(gist.standing, left)
+        text = _written(state, gist, LEAST, wanted, laid_down)
+        if not laid_down or estimate_tokens(text) <= tokens:
+            return text
+        left //= 2
     kept: tuple[str, ...] = ()
     for mark in dict.fromkeys((*reversed(gist.marks), *gist.own)):
         more = tuple(each for each in wanted if each in kept or each == mark)
-        if estimate_tokens(_written(state, gist, 1, 0, more)) <= tokens:
+        if estimate_tokens(_written(state, gist, LEAST, more)) <= tokens:
             kept = more
-    return _written(state, gist, 1, 0, kept)
+    return _written(state, gist, LEAST, kept)
 
 
 def _written(
-    state: RunState, gist: Gist, scale: int, most: int, marks: tuple[str, ...], said: int = 0
+    state: RunState,
+    gist: Gist,
+    scale: Scale,
+    marks: tuple[str, ...],
+    laid_down: Sequence[str] = (),
 ) -> str:
-    """A summary with these identifiers, which stand whole.
-
-    `scale` says how much of each list is given, in eighths; `most` the letters of a section, and
-    `said` those of the agent's last words.
-    """
-    asked = gist.asked[-max(1, len(gist.asked) * scale // 8) :]
-    calls = gist.calls[-max(1, len(gist.calls) * scale // 8) :] if gist.calls else ()
-    found = gist.found[-max(1, len(gist.found) * scale // 8) :] if scale > 1 else ()
+    """A summary with these identifiers, and with lines of standing instructions, all whole."""
+    lists, most, said, goal_chars = scale
+    asked = gist.asked[-max(1, len(gist.asked) * lists // 8) :]
+    calls = gist.calls[-max(1, len(gist.calls) * lists // 8) :] if gist.calls else ()
+    found = gist.found[-max(1, len(gist.found) * lists // 8) :] if lists > 1 else ()
     early = [f"- then: {each}" for each in gist.early if each not in asked and most >= GOAL_CHARS]
     last = short(gist.said, said) if said else ""
     evidence = [
@@ -229,24 +285,25 @@ def _written(
         *([f"- artifacts a1 to a{len(state.artifacts)}"] if len(state.artifacts) else []),
         *(f"- {each}" for each in calls),
     ]
-    decided = [f"- request {n}: {how}" for n, how in list(state.decided.items())[-scale:]]
-    earlier = {name: middle_out(body, scale * 150) for name, body in _earlier(state).items()}
+    decided = [f"- request {n}: {how}" for n, how in list(state.decided.items())[-lists:]]
+    known_before = _earlier(state, laid_down)
+    earlier = {name: middle_out(body, lists * 150) for name, body in known_before.items()}
     if known := earlier.get("key evidence"):
-        evidence.insert(0, EARLIER + short(known, scale * 75))
+        evidence.insert(0, EARLIER + short(known, lists * 75))
     if "decisions" in earlier:
         decided.insert(0, earlier["decisions"])
     bodies = (
-        earlier.get("constraints") or UNKNOWN,
         "\n".join(evidence),
-        "\n".join(f"- {_count(gist, name)}" for name in list(gist.done)[-5 * scale :]),
+        "\n".join(f"- {_count(gist, name)}" for name in list(gist.done)[-5 * lists :]),
         "\n".join(decided) or UNKNOWN,
         "\n".join(f"- asked: {each}" for each in asked),
         (plan_lines(state.plan) if state.plan else "")
         or (f"the agent said last: {last}" if last else UNKNOWN),
     )
-    goal = _cut_to(gist.first, max(most, GOAL_CHARS) if most else 0)
+    goal = _cut_to(gist.first, max(most, goal_chars) if most else 0)
     under = (
         "\n".join(filter(None, (goal, _cut_to("\n".join(early), most)))),
+        _constraints(_cut_to(earlier.get("constraints") or UNKNOWN, most), laid_down),
         *(_cut_to(body, most) for body in bodies),
         " | ".join((*found, *marks)),  # an ASCII sign: others make a text count for more
     )
@@ -255,16 +312,27 @@ def _written(
     )
 
 
-def _earlier(state: RunState) -> dict[str, str]:
+def _constraints(before: str, laid_down: Sequence[str]) -> str:
+    """What was known before, which may be nothing, and instructions of persons in their order."""
+    if not laid_down:
+        return before
+    told = [] if before in {UNKNOWN, "..."} else [before]
+    return "\n".join([*told, *laid_down, *([OTHERS] if before == UNKNOWN else [])])
+
+
+def _earlier(state: RunState, laid_down: Sequence[str]) -> dict[str, str]:
     """What a model's summary said under its headings, also where rules have written since then.
 
-    Rules add lines of their own to some of them, which are known by how they begin.
+    Rules add lines of their own to some of them, which are known by how they begin, and so are
+    the lines that are written again.
     """
     told: dict[str, str] = {}
     for name, body in _sections(unfenced(state.summary)):
         lines = body.split("\n")
         if name == "decisions":
             lines = [line for line in lines if not _DECIDED.match(line)]
+        elif name == "constraints":
+            lines = [line for line in lines if line not in {*laid_down, SAID, OTHERS}]
         elif name == "key evidence" and not state.by_model:
             lines = [line.removeprefix(EARLIER) for line in lines if line.startswith(EARLIER)]
         said = "\n".join(lines).strip()

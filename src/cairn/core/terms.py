@@ -37,7 +37,11 @@ class ApprovalTerms(Record):
     further: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        given: tuple[object, ...] = (self.roles, *self.further)
+        further: object = self.further
+        if not isinstance(further, tuple):
+            fix = 'Give sets of names, as (("lead",), ("finance",))'
+            raise ConfigError("terms.further", f"{safe_repr(further)} cannot be used", fix)
+        given: tuple[object, ...] = (self.roles, *further)
         for each in given:
             if not isinstance(each, tuple) or not all(isinstance(r, str) and r for r in each):
                 raise ConfigError(

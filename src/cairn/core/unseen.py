@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 
 DEFAULT_IGNORABLE: tuple[tuple[int, int], ...] = (
@@ -42,9 +43,18 @@ FORMAT: tuple[tuple[int, int], ...] = (
     (0x13430, 0x1343F),
 )
 """Of the category Cf and not ignorable by default: signs around numbers, controls of layout."""
+DRAWN = FORMAT[:5] + FORMAT[6:8]
+"""Those of them that have a shape of their own, as the sign before a year: they are seen."""
 
-_RANGES = DEFAULT_IGNORABLE + FORMAT
-_UNSEEN = re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in _RANGES) + "]+")
+RANGES = DEFAULT_IGNORABLE + FORMAT
+
+
+def set_of(ranges: Iterable[tuple[int, int]]) -> str:
+    """The inside of a set of a regular expression."""
+    return "".join(f"{chr(low)}-{chr(high)}" for low, high in ranges)
+
+
+_UNSEEN = re.compile(f"[{set_of(RANGES)}]+")
 
 
 @lru_cache(maxsize=65_536)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from cairn.core.state import RunState
 from cairn.crew import Crew
 from cairn.engine.drive import Directive, Drive
+from cairn.engine.ends import as_fault, asked_for
 from cairn.engine.flights import Flights
 from cairn.engine.host import Host
 from cairn.engine.journal import PATIENCE
@@ -71,6 +72,7 @@ async def carry(
 async def _advance(
     store: Store, run: str, host: Host, slice_s: float, flights: Flights
 ) -> tuple[Directive, RunState | None]:
+    task = asyncio.current_task()
     await host.uphold(store)
     claim = await store.claim(run)
     if claim is None:
@@ -92,12 +94,6 @@ async def _advance(
         with suppress(StoreError):  # it may have been busy only: the run must not stay ours
             await _give_back(store, run, claim)
         raise
-    except asyncio.CancelledError:  # the loop is being closed, or somebody would not wait
-        if drive is not None:
-            await drive.stop()
-        else:
-            await _give_back(store, run, claim)
-        raise
     except (UnknownAgent, DepsFailed, ModelUnready, UnknownTools, VersionMismatch):
         # not here and now; elsewhere or later it can be driven
         if drive is not None:
@@ -105,14 +101,35 @@ async def _advance(
         else:
             await _give_back(store, run, claim)
         raise
-    except Exception as error:  # a fault of the runtime itself ends the run, said in its journal
+    except BaseException as error:  # a fault within ends this run, said in its journal, no other
+        wanted = asked_for(error, task)
+        if wanted and not isinstance(error, asyncio.CancelledError):
+            raise
+        if wanted and drive is not None:  # the loop is being closed, or somebody would not wait
+            await drive.stop()
+            raise
         if drive is None:
             await _give_back(store, run, claim)
-            raise
+            if wanted:
+                raise
+            raise as_fault(error, f"run {run}")  # noqa: B904 - it names its cause itself
         log.exception("run %s failed inside the runtime", run)
-        return await drive.fail(error), None
+        return await _failed(store, claim, drive, error), None
     finally:
         flights.close()
+
+
+async def _failed(store: Store, claim: Claim, drive: Drive, error: BaseException) -> Directive:
+    """End the run with a fault; where even that cannot be written, leave it to others."""
+    run, task = drive.state.run, asyncio.current_task()
+    try:
+        return await drive.fail(as_fault(error, f"run {run}"))
+    except BaseException as another:  # whatever it is, the run must not stay ours
+        if asked_for(another, task):
+            raise
+        with suppress(StoreError):
+            await _give_back(store, run, claim)
+        raise as_fault(another, f"run {run}")  # noqa: B904 - it names its cause itself
 
 
 async def _give_back(store: Store, run: str, claim: Claim) -> None:

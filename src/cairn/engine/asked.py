@@ -7,7 +7,6 @@ only while something is not found: a list of what waits folds no journal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -15,6 +14,7 @@ from cairn.core import events as ev
 from cairn.core.decisions import ALREADY, Approve, Deny
 from cairn.core.index import Pending
 from cairn.core.messages import calls_of
+from cairn.core.moments import told
 from cairn.core.requests import Request, number_of, requests_of
 from cairn.core.state import RunState
 from cairn.core.terms import unmet
@@ -64,7 +64,7 @@ async def _of_run(store: Store, run: str, items: Sequence[Pending]) -> tuple[Req
                 return n in numbers
             case ev.ToolRedirected(call=call):
                 return call in calls
-            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() as turn:
+            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() | ev.TurnKept() as turn:
                 return any(part.id in calls for part in calls_of(turn.parts))
         return False
 
@@ -132,8 +132,8 @@ def standing(decided: ev.Entry | None, who: str) -> str:
 def by_whom(decided: ev.Entry, who: str) -> str:
     """Whose decision it is and since when, in words: `by ann at 2026-11-30 12:19:02 UTC`."""
     by = "you" if decided.actor and decided.actor == who else decided.actor
-    at = datetime.fromtimestamp(decided.at // 1_000_000, UTC)
-    return f"{f'by {by} ' if by else ''}at {at:%Y-%m-%d %H:%M:%S} UTC"
+    at = told(decided.at, "%Y-%m-%d %H:%M:%S UTC")
+    return f"{f'by {by} ' if by else ''}at {at}"
 
 
 async def otherwise(store: Store, run: str, wanted: Approve | Deny, why: str) -> str:

@@ -25,6 +25,7 @@ from cairn.engine.attend import attend
 from cairn.engine.backs import Back, ProbeBack, ToolBack, capped
 from cairn.engine.consent import Consent
 from cairn.engine.flights import Flights, Reason
+from cairn.engine.folders import workspace_of
 from cairn.engine.hooked import Hooked
 from cairn.engine.host import Host
 from cairn.engine.journal import PATIENCE, OpenJournal
@@ -47,6 +48,7 @@ from cairn.tools.outcome import MESSAGE_CHARS, classify
 from cairn.tools.results import UnserialisableResult, stand_in, to_json
 from cairn.tools.runner import Finish, start
 from cairn.tools.tool import Tool
+from cairn.workspace import Workspace
 
 SLOT_WAIT_S = 1.0
 """How long to wait for a free thread before looking whether the run has news."""
@@ -80,7 +82,9 @@ class CallRunner:
         self._flights = flights
         self._deps: Any = None
         self._has_deps = False
-        self._workspace: Any = None  # held for the drive, so that its calls share one handle
+        self._workspace: Workspace | None = (
+            None  # held for the drive, so that its calls share one handle
+        )
 
     async def start(self, action: StartCalls, crew: Crew) -> bool:
         """Journal the intents in one write, then start the calls (law 3).
@@ -211,6 +215,8 @@ class CallRunner:
 
     async def _make_deps(self) -> None:
         """Once a drive, for tools and probes alike."""
+        places = self._host.workspaces
+        self._workspace = await workspace_of(places, self._store, self._journal.state)
         if self._host.makes_deps:
             await self._journal.flush()  # what is known is not kept waiting (law 3)
         work = self._host.deps(self._journal.state)
@@ -258,8 +264,6 @@ class CallRunner:
         async def artifact(wanted: str) -> tuple[str, str] | None:
             return await read_stored(self._journal.state, store, wanted)
 
-        if self._workspace is None:
-            self._workspace = self._host.workspace(state)
         monotonic = self._host.clock.monotonic_us
         catalogue = self._host.crew(state.agent).rules.catalogue
         return Context(

@@ -23,8 +23,16 @@ from cairn.core.state import RunState
 from cairn.core.terms import BoundFile
 from cairn.engine.asked import decision, missing, otherwise, requests, standing
 from cairn.engine.branch import fork_run, retry_run
+from cairn.engine.clock import now_of
 from cairn.engine.given import check_call, check_request, check_run_id, check_said, check_seq
-from cairn.engine.handed import Submitted, Task, inherited
+from cairn.engine.handed import (
+    Submitted,
+    Task,
+    check_as_started,
+    common_roles,
+    inherited,
+    names_terms,
+)
 from cairn.engine.load import load
 from cairn.errors import (
     ConfigError,
@@ -73,7 +81,8 @@ class Client:
         taken for it: its run is returned.
 
         Raises:
-            RunConflict: the id is taken by another task.
+            RunConflict: the id is taken by another task, or by this one in another session, or
+                started with more than the task names: see `check_as_started`.
             SessionBusy: the session has an active run, and the task has no mode.
             RunErased: a run of this id was erased.
             ConfigError: the id is none, or a name holds a secret.
@@ -95,6 +104,8 @@ class Client:
                 f"run {run!r} exists with another agent, input or principal, or another "
                 "project; take another id, or pass what it was started with"
             )
+        if found is not None and names_terms(task):
+            check_as_started(task, await load(self.store, run))
         if task.mode == "interrupt":
             await self.interrupt(run)
         return run
@@ -197,7 +208,7 @@ class Client:
 
     async def _make(self, task: Task, run: str, created: ev.RunCreated) -> RunInfo | None:
         actor = clean(task.actor)
-        entry = ev.Entry(seq=1, at=self._clock.now_us(), event=created, actor=actor)
+        entry = ev.Entry(seq=1, at=now_of(self._clock), event=created, actor=actor)
         state = evolve(RunState(run=run), entry)
         new = NewRun(
             run=run,
@@ -214,7 +225,7 @@ class Client:
         previous: ev.RunRef | None = None
         consumes: tuple[int, ...] = ()
         extra: tuple[Part, ...] = ()
-        behind, project = "", task.project
+        behind, project, principal = "", task.project, task.principal
         if task.session:
             going_on = await self.store.session_open(task.session)
             last = going_on[0] if going_on else await self.store.session_head(task.session)
@@ -235,11 +246,13 @@ class Client:
                     line = await self.store.info(last.run)
                     consumes = left_unread(state, line, task.session)
                     extra = tuple(p for seq in consumes for p in state.queued[seq])
+                    roles = common_roles(principal.roles, state, consumes)
+                    principal = msgspec.structs.replace(principal, roles=roles)
         return ev.RunCreated(
             agent=task.agent,
             input=(*extra, *task.input),
             digest=task.digest,
-            principal=task.principal,
+            principal=principal,
             session=task.session,
             previous=previous,
             consumes=consumes,
@@ -320,7 +333,7 @@ class Client:
         seen = await load(self.store, run)
         sealed = self.secrets.of(seen.principal)
         _check_names(sealed, actor=actor)
-        command, actor, now = sealed.value(command), clean(actor), self._clock.now_us()
+        command, actor, now = sealed.value(command), clean(actor), now_of(self._clock)
         try:
             state, entry = await self.store.submit(run, seen, command, now, actor)
         except IllegalTransition:

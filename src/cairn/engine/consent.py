@@ -103,7 +103,8 @@ class Consent:
     async def _bound(self, action: Append, crew: Crew) -> Action | None:
         """The requests, each bound to the content of the files its call names."""
         journal = self._journal
-        if not any(self._paths(event, crew) for _, event in action.events):
+        named = [self._paths(event, crew) for _, event in action.events]
+        if not any(named):
             return action
         # reading files may take its time: what is known goes first (law 3)
         state = journal.state
@@ -112,8 +113,8 @@ class Consent:
             return None
         events: list[tuple[int, ev.Event]] = []
         shift = 0  # a request that cannot be made leaves no gap in the numbers
-        for step, event in action.events:
-            found = await self._bind(event, crew)
+        for (step, event), paths in zip(action.events, named, strict=True):
+            found = await self._bind(event, paths)
             if isinstance(found, ev.ApprovalRequested | ev.InputRequested) and shift:
                 found = replace(found, n=found.n - shift)
             shift += isinstance(found, ev.ToolRejected) and found is not event
@@ -133,13 +134,12 @@ class Consent:
         paths = bound_paths(spec, arguments)
         return () if isinstance(paths, str) else paths
 
-    async def _bind(self, event: ev.Event, crew: Crew) -> ev.Event:
-        paths = self._paths(event, crew)
+    async def _bind(self, event: ev.Event, paths: tuple[str, ...]) -> ev.Event:
         if not paths or not isinstance(event, ev.ApprovalRequested):
             return event
         call = self._journal.state.calls[event.call]
         try:
-            files = await bind(self._host.workspaces, self._journal.state, paths)
+            files = await bind(self._host.workspaces, self._store, self._journal.state, paths)
         except Unbindable as error:
             return ev.ToolRejected(
                 call=call.id,
@@ -163,7 +163,7 @@ class Consent:
         for call in bound:
             paths = tuple(file.path for file in call.files)
             try:
-                now = await bind(self._host.workspaces, state, paths)
+                now = await bind(self._host.workspaces, self._store, state, paths)
             except Unbindable as error:
                 return append(_void(call.approval, str(error)), step=call.step)
             changed = [a.path for a, b in zip(call.files, now, strict=True) if a != b]

@@ -23,6 +23,7 @@ from cairn.core.actions import (
 )
 from cairn.core.commands import Late
 from cairn.core.decide import decide
+from cairn.core.ladder import DEFAULT_LADDER
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import Record, clean
 from cairn.core.outcomes import lost_events
@@ -40,7 +41,7 @@ from cairn.engine.load import load
 from cairn.engine.perform import perform_task
 from cairn.engine.requesting import Requester
 from cairn.engine.versions import refuse_pinned, version_change
-from cairn.errors import ErrorClass, Fenced, StoreError, UnknownAgent
+from cairn.errors import ErrorClass, Fenced, StoreError, UnknownAgent, words_of
 from cairn.governance.tool_names import is_known
 from cairn.ports import Claim, Store
 
@@ -288,10 +289,13 @@ class Drive:
     async def fail(self, error: Exception) -> Directive:
         """The runtime itself is at fault: keep what is known, and end the run with it."""
         host, crew = self._host, self._crew
+        self._rules = replace(self._rules, ladder=DEFAULT_LADDER)  # lent code: may be at fault
+        if crew is not None:
+            crew = replace(crew, rules=replace(crew.rules, ladder=DEFAULT_LADDER))
         await self._flights.halt()
         known = self._journal.unwritten()
         for back in self._flights.landed():
-            with suppress(Exception):  # it may be this very outcome that is at fault
+            with suppress(BaseException):  # it may be this very outcome that is at fault, however
                 if crew is not None:
                     steps = events_for(back, self.state, crew, host.clock.now_us(), 0.0)
                     known += outcomes(steps, self.state)
@@ -312,7 +316,7 @@ class Drive:
         journal.record(known)
         journal.record(lost_events(journal.state, self._rules, host.clock.now_us(), {}))
         if journal.state.end is None:
-            message = self._sealed.text(f"{type(error).__name__}: {error}")[:500]
+            message = self._sealed.text(f"{words_of(error)}")[:500]
             failed = ev.RunFailed(error_class=ErrorClass.INTERNAL, message=clean(message))
             journal.record([(0, failed)])
         await journal.close()

@@ -15,7 +15,9 @@ from typing import Any
 
 from cairn.core.state import Call, RunState
 from cairn.core.terms import BoundFile
+from cairn.engine.folders import workspace_of
 from cairn.errors import Refused
+from cairn.ports import Store
 from cairn.workspace import GivesWorkspaces, PathRefused, WorkspaceError
 
 MOST_BYTES = 256 << 20
@@ -30,12 +32,13 @@ class Unbindable(Exception):
 
 
 async def bind(
-    places: GivesWorkspaces | None, state: RunState, paths: tuple[str, ...]
+    places: GivesWorkspaces | None, store: Store, state: RunState, paths: tuple[str, ...]
 ) -> tuple[BoundFile, ...]:
     """The files with the hashes of what is in them now.
 
     Args:
         places: Where the run's workspace is; without one, paths are this process's own.
+        store: Where the run is.
         state: The run.
         paths: In the order they are bound in.
 
@@ -44,29 +47,29 @@ async def bind(
     """
     look: Hash = _hash
     if places is not None:
-        session = state.created.session if state.created is not None else ""
-        read = places.of(state.run, session).read
-        look = _in_workspace(read)
+        workspace = await workspace_of(places, store, state)
+        assert workspace is not None  # noqa: S101 - there are places for them
+        look = _in_workspace(workspace.read)
     return await asyncio.to_thread(
         lambda: tuple(BoundFile(path=path, hash=look(path)) for path in paths)
     )
 
 
 async def changed_since(
-    places: GivesWorkspaces | None, state: RunState, call: Call
+    places: GivesWorkspaces | None, store: Store, state: RunState, call: Call
 ) -> tuple[str, ...]:
     """The files of a call's request that no longer hold what they held when it was asked.
 
     Raises:
         Unbindable: one cannot be looked at.
     """
-    now = await bind(places, state, tuple(file.path for file in call.files))
+    now = await bind(places, store, state, tuple(file.path for file in call.files))
     old = {file.path: file.hash for file in call.files}
     return tuple(file.path for file in now if file.hash != old[file.path])
 
 
 async def check_unchanged(
-    places: GivesWorkspaces | None, state: RunState, request: str, call: Call
+    places: GivesWorkspaces | None, store: Store, state: RunState, request: str, call: Call
 ) -> None:
     """Refuse a yes to what is no longer what was shown.
 
@@ -76,7 +79,7 @@ async def check_unchanged(
         Refused: a file that the request is bound to has changed, or cannot be looked at.
     """
     try:
-        changed = await changed_since(places, state, call)
+        changed = await changed_since(places, store, state, call)
     except Unbindable as error:
         raise Refused(f"{request} was not approved: {error}") from error
     if changed:

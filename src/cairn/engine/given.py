@@ -148,7 +148,7 @@ def principal_of(given: object) -> Principal:
     return who
 
 
-def _named(given: object) -> Principal:
+def _named(given: object, field: str = "principal") -> Principal:
     """A principal, or nobody in particular.
 
     Raises:
@@ -156,22 +156,20 @@ def _named(given: object) -> Principal:
     """
     who = Principal(id=given) if isinstance(given, str) else given
     if not isinstance(who, Principal):
-        raise ConfigError(
-            "principal", f"{safe_repr(given)} is none", "Give its id, or a cairn.Principal"
-        )
+        raise ConfigError(field, f"{safe_repr(given)} is none", "Give its id, or a cairn.Principal")
     if not isinstance(who.roles, tuple):
         raise ConfigError(
             "principal.roles", f"{safe_repr(who.roles)} is no tuple", 'Write ("clerk",)'
         )
     for name in (who.id, who.tenant, *who.roles):
-        check_text("principal", name)
+        check_text(field, name)
     if who.tenant and not who.tenant.strip():
         fix = "Name the tenant, or leave it out"
         raise ConfigError("principal.tenant", f"{safe_repr(who.tenant)} is blank", fix)
     return who
 
 
-def person_of(by: object, roles: object) -> Principal:
+def person_of(by: object, roles: object, field: str = "by") -> Principal:
     """Who decides: a principal or the id of one, with more roles; no id for nobody in particular.
 
     An id is made storable; the names in a principal, and roles, are never altered.
@@ -179,7 +177,7 @@ def person_of(by: object, roles: object) -> Principal:
     Raises:
         ConfigError: it is neither, or a name in it cannot be stored.
     """
-    who = _named(clean(by) if isinstance(by, str) else by)
+    who = _named(clean(by) if isinstance(by, str) else by, field)
     if isinstance(roles, str) or not isinstance(roles, Sequence):
         raise ConfigError("roles", f"{safe_repr(roles)} are none", 'Give names, as ("lead",)')
     for name in roles:

@@ -10,13 +10,29 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.fingerprint import Fingerprint
+from cairn.core.intake import narrower
 from cairn.core.limits import Limits
 from cairn.core.messages import Part, Principal, Record
 from cairn.core.policy import Policy
 from cairn.core.state import RunState
 from cairn.engine.load import load
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, RunConflict
 from cairn.ports import RunInfo, Store
+
+SHOWN = 160
+"""Characters of a value that a refusal shows."""
+
+
+class Said(Record):
+    """What the caller has named, and not left to the agent.
+
+    Args:
+        kind: The kind of the task, before a rule narrowed it; empty for none.
+        limits: Bounds by name.
+    """
+
+    kind: Literal["", "query", "generate", "operate"] = ""
+    limits: dict[str, int] = {}
 
 
 class Task(Record, gc=True):
@@ -40,6 +56,8 @@ class Task(Record, gc=True):
     """What becomes of it while its session has an active run; empty is refused."""
     project: str = ""
     """Whose facts it shares; empty for those of the run before, or what the deployment says."""
+    said: Said = Said()
+    """What the caller has named of its kind and its bounds."""
 
     @property
     def digest(self) -> str:
@@ -47,6 +65,58 @@ class Task(Record, gc=True):
         parts = [self.agent, self.input, self.principal]
         same = msgspec.json.encode([*parts, *filter(None, [self.project])], order="sorted")
         return sha256(same).hexdigest()[:32]
+
+
+def names_terms(task: Task) -> bool:
+    """Whether a task names anything that a run under its id could have been started without."""
+    return bool(task.session or task.policy or task.approvals == "none" or task.said != Said())
+
+
+def check_as_started(task: Task, state: RunState) -> None:
+    """Refuse to take a run for a task that names another session, or what would narrow it more.
+
+    What is not named is as it was when the run was started: so a run is gone on with.
+
+    Args:
+        task: What is handed over, under the id of a run of the same input.
+        state: That run.
+
+    Raises:
+        RunConflict: names the field, what stands and what was asked for.
+    """
+    created = state.created
+    if created is None:
+        return
+    if task.session not in {"", created.session}:
+        raise _conflict(state.run, "session", repr(created.session), repr(task.session))
+    kind, said = created.kind, task.said.kind
+    by_rule = created.kind_by == "rule" and said and narrower(kind, said) == kind
+    if said and task.kind != kind and not by_rule:
+        raise _conflict(state.run, "kind", kind, task.kind)
+    if task.approvals == "none" and created.approvals != "none":
+        raise _conflict(state.run, "approvals", created.approvals, task.approvals)
+    if task.policy is not None:
+        old, new = _written(created.policy), _written(task.policy)
+        if old != new:
+            raise _conflict(state.run, "policy", old, new)
+    for name, bound in task.said.limits.items():
+        stands = getattr(created.limits, name)
+        if state.parent is None and bound < stands:
+            raise _conflict(state.run, f"limits.{name}", str(stands), str(bound))
+
+
+def _written(policy: Policy | None) -> str:
+    if policy is None:
+        return "none"
+    return msgspec.json.encode(policy, order="sorted").decode()
+
+
+def _conflict(run: str, field: str, stands: str, asked: str) -> RunConflict:
+    old, new = (each if len(each) <= SHOWN else f"{each[:SHOWN]}…" for each in (stands, asked))
+    return RunConflict(
+        f"run {run!r} was started with another {field}: {old}, and not {new}; take another id, "
+        "or leave it out"
+    )
 
 
 class Submitted(Record, gc=True):
@@ -61,6 +131,29 @@ class Submitted(Record, gc=True):
     state: RunState
     entry: ev.Entry | None = None
     note: str = ""
+
+
+def has_roles(who: Principal, run: Principal) -> bool:
+    """Whether a message of the one may be worked on by a run of the other: it lends no role."""
+    return set(run.roles) <= set(who.roles)
+
+
+def common_roles(
+    roles: tuple[str, ...], before: RunState, consumes: Sequence[int]
+) -> tuple[str, ...]:
+    """Those of a run's roles that all have who sent what it takes over.
+
+    Of a message without a word on roles, as an earlier version kept it, nobody knows any.
+
+    Args:
+        roles: The run's own.
+        before: The ended run that had not read them.
+        consumes: The messages there.
+    """
+    for seq in consumes:
+        if seq in before.sent:
+            roles = tuple(role for role in roles if role in (before.sent[seq] or ()))
+    return roles
 
 
 def project_of(state: RunState) -> str:

@@ -36,6 +36,8 @@ from cairn.errors import (
     UnknownAgent,
     UnknownTools,
     safe_repr,
+    said_by,
+    words_of,
 )
 from cairn.governance.secrets import Secrets
 from cairn.governance.tool_names import (
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 
 OnChange = Literal["continue", "pin", "refuse"]
 ON_CHANGE = ("continue", "pin", "refuse")
+ASKED_S = 10.0
 
 log = logging.getLogger("cairn")
 CHANCE = Random()  # noqa: S311 - it spreads waits and guards nothing
@@ -359,12 +362,6 @@ class Host:
         for server in {s for agent in self.agents.values() for s in agent.servers}:
             await server.close()
 
-    def workspace(self, state: RunState) -> Any:
-        """What the tools of this run get as `ctx.workspace`; nothing of it is opened here."""
-        if self.workspaces is None:
-            return None
-        return self.workspaces.of(state.run, state.created.session if state.created else "")
-
     def desk(
         self,
         store: Store,
@@ -395,7 +392,16 @@ class Host:
             taint=state.taint,
             key=lambda: call.key if call is not None else "",
             redact=redact,
+            asks=self.asks,
         )
+
+    async def asks(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a small function of the deployment's gives, for at most 10 seconds.
+
+        Raises:
+            TimeoutError, RuntimeError: as `called`; and whatever it raises itself.
+        """
+        return await called(name, function, *arguments, seconds=ASKED_S, threads=self.threads)
 
     def memory(self, store: Store) -> Memory | None:
         """Where facts live, for runs of this store; None where there is no memory."""
@@ -428,8 +434,8 @@ class Host:
             given = (state.principal,) if _needs(deps) else ()
             return await called("the deps factory", deps, *given, threads=self.threads)
         except Exception as error:  # the deployment's fault, not the run's: it stays resumable
-            said = f"the deps factory failed for run {state.run}: {type(error).__name__}: {error}"
-            if isinstance(error, RuntimeError) and "no running event loop" in str(error):
+            said = f"the deps factory failed for run {state.run}: {words_of(error)}"
+            if isinstance(error, RuntimeError) and "no running event loop" in said_by(error):
                 said += ". Declare it with async def: a plain factory runs in a thread"
             raise DepsFailed(said) from error
 

@@ -5,25 +5,45 @@ from __future__ import annotations
 from cairn.core import events as ev
 from cairn.core.evolve import fold
 from cairn.core.finding import passage
-from cairn.core.history import History
-from cairn.core.messages import CallPart, Message, Part, ResultPart, Text
 from cairn.core.names import listed
-from cairn.core.sizes import size_of
-from cairn.core.state import RunState, transcript
+from cairn.core.state import RunState
 from cairn.core.views.context import Manifest, manifest
+from cairn.engine.conversation import beginning, previous_of, told_before
+from cairn.engine.kept import Present, chars_of, chars_sent, kept_for
 from cairn.errors import CorruptJournal, UnknownRun
 from cairn.ports import Store
 
+BEGINS = (ev.RunForked, ev.RunContinued)
+"""Events that say what a run goes on from, which is there before its first one."""
+
 
 async def load(store: Store, run: str) -> RunState:
-    """The run's present state.
+    """The run's present state, from where this process knew it last if it did.
 
     Raises:
         UnknownRun: there is no such run.
-        CorruptJournal: the journal cannot be read.
+        CorruptJournal: what is read of the journal cannot be read.
     """
+    folds = kept_for(store)
+    kept, age = folds.runs, await folds.age(store)
+    known = kept.find(age, run)
+    if known is not None:
+        before = known.state
+        entries = await store.read(run, after=before.seq)
+        if not entries:
+            return before
+        if not any(isinstance(entry.event, BEGINS) for entry in entries):
+            state = fold(before, entries)
+            own = state.messages[len(before.messages) :]
+            chars = known.chars + sum(map(chars_of, own)) + chars_sent(entries)
+            kept.keep(age, run, Present(state=state, chars=chars))
+            return state
     entries = await store.read(run)
-    return await fold_entries(store, run, entries)
+    state = await fold_entries(store, run, entries)
+    if state.created is not None and not state.created.behind:  # else it begins elsewhere yet
+        chars = sum(map(chars_of, state.messages)) + chars_sent(entries)
+        kept.keep(age, run, Present(state=state, chars=chars))
+    return state
 
 
 async def fold_entries(store: Store, run: str, entries: list[ev.Entry]) -> RunState:
@@ -35,52 +55,7 @@ async def start_of(store: Store, run: str, entries: list[ev.Entry]) -> RunState:
     """The state before the first of `entries`, which start at the journal's first."""
     if not entries or not isinstance(entries[0].event, ev.RunCreated):
         raise CorruptJournal(f"{run}: the journal does not start with run.created")
-    base = await _conversation(store, previous_of(entries))
-    return _begin(run, entries, base)
-
-
-def previous_of(entries: list[ev.Entry]) -> ev.RunRef | None:
-    """Where the run that these are the first entries of goes on from, None for a new beginning."""
-    continued = _continued(entries)
-    if continued is not None:
-        return continued.previous
-    created = entries[0].event
-    return created.previous if isinstance(created, ev.RunCreated) else None
-
-
-def _continued(entries: list[ev.Entry]) -> ev.RunContinued | None:
-    created = entries[0].event
-    if not isinstance(created, ev.RunCreated) or not created.behind:
-        return None
-    return next((e.event for e in entries if isinstance(e.event, ev.RunContinued)), None)
-
-
-def _begin(run: str, entries: list[ev.Entry], base: RunState | None) -> RunState:
-    """The state before the first entry: empty, or holding the session's conversation so far."""
-    origin = next((e.event.parent for e in entries if isinstance(e.event, ev.RunForked)), run)
-    if base is None:
-        return RunState(run=origin)
-    messages = _renamed(transcript(base), base.run)
-    continued = _continued(entries)
-    if continued is not None:
-        between = [part for seq in continued.consumes for part in base.queued[seq]]
-        between += [Text(continued.note)] if continued.note else []
-        messages += [Message(role="user", parts=tuple(between))] if between else []
-    return RunState(
-        run=origin,
-        messages=History(messages),
-        tokens=size_of(messages, base.view, base.summary),
-        asked=base.asked,
-        tasks=base.tasks,
-        view=base.view,
-        summary=base.summary,
-        by_model=base.by_model,
-        condensed_in=base.condensed_in,
-        gist=base.gist,
-        sources=base.sources,
-        voices=dict.fromkeys(base.voices, 0),  # they led to what is done from here on, too
-        taint=base.taint,  # what was read before is read again
-    )
+    return beginning(run, entries, await told_before(store, previous_of(entries)))
 
 
 async def read_artifact(state: RunState, store: Store, wanted: str) -> ev.ArtifactCreated | None:
@@ -118,40 +93,3 @@ async def manifest_of(store: Store, run: str, step: int) -> Manifest:
         others = f"made some in step {listed([*map(str, asked)])}" if asked else "made none"
         raise UnknownRun(f"run {run} made no model request in step {step}; it {others}")
     return found
-
-
-async def _conversation(store: Store, last: ev.RunRef | None) -> RunState | None:
-    """The state of the session's run before, folded behind all the runs before that one."""
-    chain: list[tuple[str, list[ev.Entry]]] = []
-    while last is not None:
-        entries = await store.read(last.run, upto=last.seq)
-        chain.append((last.run, entries))
-        last = previous_of(entries)
-    state: RunState | None = None
-    for run, entries in reversed(chain):
-        state = fold(_begin(run, entries, state), entries)
-    return state
-
-
-def _renamed(messages: tuple[Message, ...], run: str) -> list[Message]:
-    """Messages of an earlier run with call ids that no later run can repeat (law 8)."""
-    return [
-        message
-        if message.role not in {"assistant", "tool"}
-        else Message(role=message.role, parts=tuple(_tagged(p, run) for p in message.parts))
-        for message in messages
-    ]
-
-
-def _tagged(part: Part, run: str) -> Part:
-    if isinstance(part, CallPart) and "." not in part.id:
-        return CallPart(
-            id=f"{run}.{part.id}",
-            name=part.name,
-            arguments=part.arguments,
-            alias=part.alias,
-            after=tuple(f"{run}.{a}" for a in part.after),
-        )
-    if isinstance(part, ResultPart) and "." not in part.id:
-        return ResultPart(id=f"{run}.{part.id}", result=part.result, ok=part.ok)
-    return part

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from cairn.core.takers import check_taker
+from cairn.core.visible import in_json
 from cairn.engine.result import Run, result_of
-from cairn.errors import ConfigError, safe_repr
+from cairn.errors import ConfigError, safe_repr, words_of
 from cairn.ports import RunFilter, Store
 from cairn.tools.blocking import Overdue, called
 from cairn.tools.slots import Slots
@@ -71,7 +72,7 @@ class Notifier:
                 log.warning("on_wait was left alone for run %s: %s", run, error)
                 return
             except Exception as error:  # a broken notifier must not stop runs
-                log.warning("on_wait failed for run %s: %s", run, error)
+                log.warning("on_wait failed for run %s: %s", run, words_of(error))
                 await asyncio.sleep(0.2 * 2**attempt)
             else:
                 return
@@ -87,7 +88,7 @@ class Notifier:
         if callable(on_wait):
             await called(ON_WAIT, on_wait, run, seconds=TELL_S, slots=TELLING)
             return
-        payload = msgspec.json.encode(run)
+        payload = in_json(msgspec.json.encode(run).decode()).encode()
         if isinstance(on_wait, str):
             await asyncio.to_thread(_post, on_wait, payload)
             return

@@ -14,7 +14,7 @@ import msgspec
 from cairn.agent import Answer
 from cairn.core import events as ev
 from cairn.core.actions import RunTask
-from cairn.core.compaction import INSTRUCTIONS, to_summarise
+from cairn.core.compaction import instructions, to_summarise
 from cairn.core.context import messages_of, system_text
 from cairn.core.holdback import HoldBack
 from cairn.core.intake import CLASSIFY, to_classify
@@ -25,10 +25,11 @@ from cairn.core.rules import FIND, SEARCH, Rules
 from cairn.core.state import Call, RunState
 from cairn.core.view import WHOLE, View
 from cairn.crew import Crew
+from cairn.engine import keys
 from cairn.engine.backs import ModelBack, ProbeBack, TaskBack, ToolBack
 from cairn.engine.flights import Flights, Reason
 from cairn.engine.host import Host
-from cairn.errors import ErrorClass, ModelError
+from cairn.errors import ErrorClass, ModelError, said_by, words_of
 from cairn.governance.secrets import Sealed
 from cairn.ports import (
     Clock,
@@ -74,13 +75,18 @@ class ModelCall:
     __slots__ = (
         "_begun",
         "_clock",
+        "_crew",
         "_holdback",
+        "_known",
         "_model",
         "_permit",
         "_request",
         "_reserved",
+        "_sealed",
         "_shown",
         "_shows",
+        "_state",
+        "_threads",
         "_watchers",
         "timeout_s",
     )
@@ -98,6 +104,11 @@ class ModelCall:
         assert requested is not None  # noqa: S101 - only made for an open request
         self._model, self.timeout_s = model_for(state, crew, requested.purpose)
         self._permit = permit
+        self._state = state
+        self._crew = crew
+        self._sealed = sealed
+        self._threads = host.threads
+        self._known: ModelBack | None = None
         self._clock = host.clock
         self._watchers = host.watchers
         self._shows = requested.purpose == "turn"
@@ -121,7 +132,7 @@ class ModelCall:
             return self._failed(
                 Fault(
                     error_class=error.error_class,
-                    message=str(error),
+                    message=said_by(error),
                     retry_after_us=ceil((error.retry_after_s or 0) * 1e6),
                     request_id=clean(error.request_id),
                     status=error.status or 0,
@@ -130,19 +141,27 @@ class ModelCall:
             )
         except TimeoutError as error:
             return self._failed(
-                Fault(error_class=ErrorClass.TIMEOUT, message=str(error) or "timed out")
+                Fault(error_class=ErrorClass.TIMEOUT, message=said_by(error) or "timed out")
             )
         except Exception as error:  # an adapter's own fault is the run's, not the process's
-            said = f"the model adapter failed: {type(error).__name__}: {error}"
+            said = f"the model adapter failed: {words_of(error)}"
             return self._failed(Fault(error_class=ErrorClass.INTERNAL, message=said))
         if self._permit is not None:
             self._permit.close(tokens=outcome.usage.tokens if outcome.usage is not None else 0)
         self._show(self._holdback.rest())
-        return ModelBack(
+        back = ModelBack(
             outcome=outcome,
             latency_us=self._clock.monotonic_us() - self._begun,
             discard=self._discard,
         )
+        rules = self._crew.rules
+        places = keys.asked(self._state, rules, outcome) if self._shows else ()
+        if not places:
+            return back
+        replace = msgspec.structs.replace
+        self._known = replace(back, outcome=keys.untold(outcome, places))
+        outcome = await keys.told(outcome, places, rules, self._sealed, self._threads)
+        return replace(back, outcome=outcome)
 
     async def _asked(self, *, watched: bool) -> ModelReply:
         return await self._model.request(self._request, self._on_delta if watched else None)
@@ -152,7 +171,9 @@ class ModelCall:
         return None if usage is None else counted(usage) or self._reserved
 
     def stopped(self, reason: Reason) -> ModelBack:
-        """What is recorded when it was ended early."""
+        """What is recorded when it was ended early; a reply that has come is not lost."""
+        if self._known is not None:
+            return self._known
         if reason == "cancelled":
             fault = Fault(error_class=ErrorClass.CANCELLED, message="cancelled while waiting")
         else:
@@ -205,7 +226,7 @@ def request_of(
         summary = requested.purpose == "summary"
         shown = to_summarise(state, requested.cut) if summary else to_classify(state)
         return ModelRequest(
-            system=INSTRUCTIONS if summary else CLASSIFY,
+            system=instructions(state, crew.rules) if summary else CLASSIFY,
             messages=[user(shown)],
             turn=state.summary_tries,
             **common,
@@ -412,12 +433,14 @@ async def perform_task(state: RunState, crew: Crew, action: RunTask, host: Host)
     begun = host.clock.monotonic_us()
     name = action.event.name
     try:
-        output = crew.output.parse(state.answer_text) if crew.output is not None else None
+        output = None
+        if crew.output is not None:
+            output = await crew.output.value_of(state.answer_text, host.threads)
         answer = Answer(run=state.run, text=state.answer_text, output=output)
         check = crew.agent.checks[name]
         said = await called(f"the check {name}", check, answer, threads=host.threads)
     except Exception as error:  # a check that fails has not accepted the answer
-        said = f"the check {name} failed: {type(error).__name__}: {error}"
+        said = f"the check {name} failed: {words_of(error)}"
     duration_us = host.clock.monotonic_us() - begun
     ok = said is None or said is True or said == ""
     message = said if isinstance(said, str) else f"the check {name} refused it"

@@ -22,7 +22,7 @@ from cairn.core.state import RunState
 from cairn.crew import Crew
 from cairn.engine.attend import TASK_S
 from cairn.engine.load import start_of
-from cairn.errors import CorruptJournal
+from cairn.errors import CorruptJournal, words_of
 from cairn.ports import Store
 
 BREATH = 500
@@ -32,9 +32,10 @@ BREATH = 500
 class Reader:
     """What of a store a replay gets: reading, and nothing else."""
 
-    __slots__ = ("read",)
+    __slots__ = ("info", "read")
 
     def __init__(self, store: Store) -> None:
+        self.info = store.info
         self.read: Callable[..., Awaitable[list[ev.Entry]]] = store.read
 
 
@@ -107,4 +108,4 @@ async def _prompt(state: RunState, crew: Crew, step: int, *, computed: bool) -> 
         what = f"the instructions of agent {state.agent}"
         return clean(await text_of(agent.instructions, briefing, what, seconds=TASK_S))
     except Exception as error:  # the deployer's function may raise anything: that is a finding
-        return f"(the function raised {type(error).__name__}: {error})"
+        return f"(the function raised {words_of(error)})"

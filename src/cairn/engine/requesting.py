@@ -26,7 +26,7 @@ from cairn.engine.host import Host
 from cairn.engine.journal import OpenJournal
 from cairn.engine.offering import narrowed_tools
 from cairn.engine.perform import ModelCall, model_for, offered
-from cairn.errors import ConfigError, ErrorClass, Fenced, StoreError
+from cairn.errors import ConfigError, ErrorClass, Fenced, StoreError, words_of
 from cairn.governance.secrets import Sealed
 from cairn.ports import Lane, Model, Permit, Store
 
@@ -234,7 +234,7 @@ class Requester:
             raise
         except Exception as error:  # whatever it is, a block that is not needed is left out
             self._journal.tick()
-            why = f"failed: {type(error).__name__}: {error}"
+            why = f"failed: {words_of(error)}"
             if not block.needed:
                 self._tell(block, what, why, action.step)
             return self._without(block, what, why)
@@ -245,9 +245,20 @@ class Requester:
         if text is None:
             return self._without(block, what, "it returned None")
         if not isinstance(text, str):
-            problem = f"its function returned {type(text).__name__}, which is no text"
-            raise ConfigError(f"ContextBlock({block.name!r}).text", problem, "Return a text")
+            self._no_text(block, text)
+            return None
         return self._held(block, text)
+
+    def _no_text(self, block: ContextBlock, given: object) -> None:
+        """What is no text at all is a fault in the code: it ends the run, needed or not."""
+        own = block.name == "instructions"
+        agent = f"Agent({self._journal.state.agent!r})"
+        where = f"{agent}.instructions" if own else f"ContextBlock({block.name!r}).text"
+        problem = f"its function returned {type(given).__name__}, which is no text"
+        fix = "Return a text" if own else "Return a text, or None to leave the block out"
+        error_class = ErrorClass.INTERNAL if own else ErrorClass.DEPENDENCY_FAILED
+        message = str(ConfigError(where, problem, fix))
+        self._journal.decide([(0, ev.RunFailed(error_class=error_class, message=message))])
 
     def _held(self, block: ContextBlock, text: str) -> ev.Block | None:
         """The block with its text; one that is too long and needed ends the run."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from cairn.core import events as ev
@@ -14,8 +13,10 @@ from cairn.core.report import ArtifactRef, Citation, cited, summary
 from cairn.core.requests import Request, requests_of
 from cairn.core.state import RunState, waits
 from cairn.crew import Crew
-from cairn.engine.load import fold_entries, previous_of
+from cairn.engine.conversation import previous_of
+from cairn.engine.load import load
 from cairn.ports import Store
+from cairn.tools.blocking import Overdue
 
 
 class Run(Record, gc=True):
@@ -73,9 +74,7 @@ async def result_of(store: Store, run: str, crew: Crew | None = None) -> Run:
     Raises:
         UnknownRun: there is no such run.
     """
-    entries = await store.read(run)
-    state = await fold_entries(store, run, entries)
-    return await run_of(store, state, crew, entries)
+    return await run_of(store, await load(store, run), crew)
 
 
 async def run_of(
@@ -85,12 +84,16 @@ async def run_of(
     completed = state.status is Status.COMPLETED
     if entries is None:
         bare = completed and not state.artifacts and not state.sources
-        entries = [] if bare else await store.read(state.run)
+        entries = [] if bare else await store.read(state.run, upto=state.seq)
     text = state.answer_text if completed else summary(state, entries)
     output = None
     if completed and crew is not None and crew.output is not None:
-        with suppress(ValueError):  # the agent's type may have changed since; the text stays
-            output = crew.output.parse(state.answer_text)
+        try:
+            output = await crew.output.value_of(state.answer_text)
+        except Overdue:  # it may come out next time, so it is not left out in silence
+            raise
+        except Exception:  # the type or its validators may be others by now; the text stays
+            output = None
     end = state.end
     return Run(
         id=state.run,

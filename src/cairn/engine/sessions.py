@@ -9,8 +9,9 @@ from cairn.core.lifecycle import ENDED
 from cairn.core.messages import Principal, Record, clean
 from cairn.core.titles import shortened, title_of
 from cairn.engine.client import same_person
+from cairn.engine.conversation import previous_of
 from cairn.engine.given import check_session
-from cairn.engine.load import load, previous_of
+from cairn.engine.load import load
 from cairn.errors import (
     ConfigError,
     CorruptJournal,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from cairn.core import events as ev
 from cairn.core.evolve import evolve
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import Blob, CallPart, Message, Part, ResultPart, Text, Uri, text_of
+from cairn.core.moments import told
 from cairn.core.state import Call, RunState, transcript
+from cairn.core.visible import as_read, by_number
 from cairn.engine.load import start_of
 from cairn.engine.sessions import Conversation
 from cairn.errors import CairnError
@@ -44,8 +44,8 @@ async def transcript_of(store: Store, seen: Conversation) -> str:
 
 
 async def _run(store: Store, run: RunInfo) -> list[str]:
-    when = datetime.fromtimestamp(run.created_at / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
-    lines = [f"## {run.run}", "", f"{_plain(run.agent)}, {run.status}, {when} UTC", ""]
+    when = told(run.created_at, "%Y-%m-%d %H:%M UTC")
+    lines = [f"## {run.run}", "", f"{_plain(run.agent)}, {run.status}, {when}", ""]
     try:
         entries = await store.read(run.run)
         first = await start_of(store, run.run, entries)
@@ -113,7 +113,7 @@ def _part(part: Part, who: str) -> list[str]:
         case Text(content=content):
             return [f"**{_plain(who)}**", "", *_quoted(content), ""]
         case CallPart():
-            return [f"- calls `{_plain(part.name)}`", "", *_quoted(part.arguments), ""]
+            return [f"- calls `{_plain(part.name)}`", "", *_quoted(as_read(part.arguments)), ""]
         case ResultPart():
             ok = "" if part.ok else " (not done)"
             return [f"- result{ok}", "", *_cut(part.result), ""]
@@ -126,7 +126,11 @@ def _part(part: Part, who: str) -> list[str]:
 
 
 def _quoted(text: str) -> list[str]:
-    """Text as a quotation, in a fence longer than any in it: nothing in it takes effect."""
+    """Text as a quotation, in a fence longer than any in it: nothing in it takes effect.
+
+    What nobody sees in it, and what a terminal would obey, stands there by its number.
+    """
+    text = by_number(text.replace("\r\n", "\n"))
     fence = "`" * max(3, 1 + _longest_run(text))
     return [f"> {line}".rstrip() for line in (fence, *text.splitlines(), fence)]
 
@@ -141,7 +145,7 @@ def _longest_run(text: str) -> int:
 
 def _plain(text: str) -> str:
     """A name on one line, without what Markdown would take for a mark."""
-    line = " ".join(text.split()).replace("`", "'")
+    line = " ".join(by_number(text).split()).replace("`", "'")
     for mark in ("\\", "*", "_", "<", "[", "#"):
         line = line.replace(mark, f"\\{mark}")
     return line

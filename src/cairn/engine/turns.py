@@ -9,10 +9,12 @@ from cairn.core.evolve import evolve
 from cairn.core.index import index_of
 from cairn.core.lifecycle import Status
 from cairn.core.state import RunState
+from cairn.core.told import one_line
 from cairn.engine.client import Client, Task, left_unread
+from cairn.engine.handed import common_roles
 from cairn.engine.host import Host
 from cairn.engine.load import load
-from cairn.errors import CorruptJournal, Moved
+from cairn.errors import CorruptJournal, ErrorClass, Moved
 from cairn.ports import Claim, Store
 
 CUT_OFF = {
@@ -20,8 +22,10 @@ CUT_OFF = {
     Status.STOPPED: "was stopped",
     Status.FAILED: "failed",
 }
-REASON = 200
-"""Characters of the reason why a run was cut off that the next one is told."""
+NAME_CHARS = 80
+"""So much of a name is told of."""
+UNFED = frozenset({ErrorClass.DEPENDENCY_FAILED, ErrorClass.PERMISSION_DENIED})
+"""By which classes of fault a run ends whose needed block could not be fed."""
 
 
 async def begin_turn(store: Store, claim: Claim, state: RunState, host: Host) -> RunState:
@@ -42,10 +46,13 @@ async def begin_turn(store: Store, claim: Claim, state: RunState, host: Host) ->
                 f"{state.run} waited in session {created.session!r}, which is gone"
             )
         before = await load(store, head.run)
+        consumes = left_unread(before, head, created.session)
+        roles = common_roles(state.principal.roles, before, consumes)
         continued = ev.RunContinued(
             previous=ev.RunRef(run=head.run, seq=before.seq),
-            consumes=left_unread(before, head, created.session),
+            consumes=consumes,
             note=_note(before),
+            roles=roles if roles != state.principal.roles else None,
         )
         at = max(host.clock.now_us(), state.at)
         entry = ev.Entry(seq=state.seq + 1, at=at, event=continued)
@@ -64,23 +71,44 @@ def _waits(state: RunState) -> bool:
 
 
 def _note(before: RunState) -> str:
-    """What the model is told of a run that did not come to its own end; empty for one that did."""
+    """What the model is told of a run that did not come to its own end; empty for one that did.
+
+    Only what the runtime knows of itself: how it ended, by which class of fault or which limit, and
+    which blocks had nothing. The message of an end may hold anybody's words, a tool's among them,
+    and this line is believed; people read the message in the trace.
+    """
     end = before.end
     if end is None or end.status not in CUT_OFF:
         return ""
-    reason = end.limit or end.message
-    why = f" ({reason:.{REASON}})" if reason else ""
+    reasons = [end.error_class.value] if end.error_class is not None else []
+    reasons += [f"limit {_name(end.limit)}"] if end.limit else []
+    why = f" ({', '.join(reasons)})" if reasons else ""
     return (
-        f"[runtime] The work on what was asked before {CUT_OFF[end.status]}{why}. "
+        f"[runtime] The work on what was asked before {CUT_OFF[end.status]}{why}. {_unfed(before)}"
         "What it had done stays done; calls without a result were not carried out."
     )
+
+
+def _unfed(before: RunState) -> str:
+    """Which context blocks of a run that failed had nothing, and which tools were to feed them."""
+    if before.end is None or before.end.error_class not in UNFED:
+        return ""
+    return "".join(
+        f"The tool {_name(fed.tool)} could not feed the context block {_name(fed.block)}. "
+        for fed in before.feeding
+        if fed.fault is not None
+    )
+
+
+def _name(given: str) -> str:
+    return one_line(given)[:NAME_CHARS]
 
 
 async def take_over(store: Store, run: str, host: Host) -> str:
     """Start the run that goes on with messages which an ended run left unread; its id.
 
-    It works for the same principal, under the bounds and the policy of the ended run. Empty when
-    there is nothing to be started any more.
+    It works for the same principal, with the roles that all senders of these messages have, under
+    the bounds and the policy of the ended run. Empty when there is nothing to be started any more.
 
     Raises:
         UnknownRun: there is no such run.

@@ -10,10 +10,11 @@ from cairn.core.state import RunState
 from cairn.engine.advance import carry
 from cairn.engine.client import settled
 from cairn.engine.drive import Directive
+from cairn.engine.ends import asked_for
 from cairn.engine.host import Host
 from cairn.engine.notify import Notifier
 from cairn.engine.turns import take_over
-from cairn.errors import CairnError
+from cairn.errors import CairnError, words_of
 from cairn.ports import RunInfo, Store
 
 POLL_S = 1.0
@@ -162,27 +163,33 @@ class Worker:
 
     async def _take_over(self) -> None:
         """Start the runs that messages are owed which an ended run left unread."""
-        loop = asyncio.get_running_loop()
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
         for run in await self._store.unread(sorted(self._host.agents)):
             if self._left_alone.get(run, 0.0) > loop.time():
                 continue
             try:
                 await take_over(self._store, run, self._host)
-            except CairnError as error:
-                log.warning("what run %s left unread waits for %g s: %s", run, BACKOFF_S, error)
-                self._left_alone[run] = loop.time() + BACKOFF_S
+            except BaseException as error:  # one run's fault must not end the worker
+                if asked_for(error, task):
+                    raise
+                self._leave_alone(run, error, "what run %s left unread waits for %g s: %s")
 
     async def _drive(self, run: str) -> None:
+        task = asyncio.current_task()
         try:
             await drive(self._store, run, self._host, self._notifier)
-        except Exception as error:  # one run's agent must not stop the others, nor spin
-            known = isinstance(error, CairnError)
-            log.warning(
-                "run %s is left alone for %g s: %s", run, BACKOFF_S, error, exc_info=not known
-            )
-            self._left_alone[run] = asyncio.get_running_loop().time() + BACKOFF_S
+        except BaseException as error:  # one run's agent must not stop the others, nor spin
+            if asked_for(error, task):
+                raise
+            self._leave_alone(run, error, "run %s is left alone for %g s: %s")
         finally:
             del self._active[run]
+
+    def _leave_alone(self, run: str, error: BaseException, said: str) -> None:
+        """Back off from a run after a fault, and say so."""
+        trace = None if isinstance(error, CairnError) else error
+        log.warning(said, run, BACKOFF_S, words_of(error), exc_info=trace)
+        self._left_alone[run] = asyncio.get_running_loop().time() + BACKOFF_S
 
     async def _land(self) -> None:
         """Let what is in flight come to its end; nothing new is started meanwhile."""

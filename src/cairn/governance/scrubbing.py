@@ -107,7 +107,7 @@ def _told(value: Any) -> str:
     """All that can be read from an object by printing it."""
     told = []
     for show in (repr, str):
-        with suppress(Exception):  # what cannot be read says nothing
+        with suppress(BaseException):  # what cannot be read, for SystemExit even, says nothing
             told.append(show(value))
     return "\n".join(dict.fromkeys(told))
 

@@ -41,6 +41,7 @@ from cairn.core.secrets import (
 from cairn.core.unseen import as_seen
 from cairn.errors import ConfigError
 from cairn.governance.scrubbing import scrub
+from cairn.tools.on_loop import watched
 
 Given = str | Sequence[str]
 """A value; or several of one name, the one in use first and then those that it has replaced."""
@@ -74,7 +75,7 @@ class Secrets:
         self._known: list[tuple[str, str]] = []
         self._finder = Finder()
         if callable(values):
-            self._ask.append(values)
+            self._ask.append(watched("the function of a principal in Secrets", values))
         else:
             self._shared = _checked(values or {})
         self._learn(self._shared)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -76,7 +78,9 @@ def _one(where: str, given: object) -> ToolOptions:
             where, f"{safe_repr(given)} declares nothing", "Give a word or a ToolOptions"
         )
     _require(given.effect in EFFECTS, where, given.effect, f"effect is {listed(EFFECTS)}")
-    _require(given.recovery in {"", "repeat", "once"}, where, given.recovery, "Use repeat or once")
+    _require(given.recovery in ("", "repeat", "once"), where, given.recovery, "Use repeat or once")
+    fine = isinstance(given.conflict_key, str)
+    _require(fine, f"{where}.conflict_key", given.conflict_key, "Give the name of an argument")
     fix = "A read can always be repeated: leave recovery out, or declare the effect it has"
     _require(given.effect != "read" or given.recovery != "once", where, given.recovery, fix)
     if given.timeout_s is not None:
@@ -85,7 +89,8 @@ def _one(where: str, given: object) -> ToolOptions:
         value = getattr(given, field)
         fine = isinstance(value, int) and not isinstance(value, bool) and value >= least
         _require(fine, f"{where}.{field}", value, f"Give a whole number of at least {least}")
-    fine = not given.schema or re.fullmatch(r"[0-9a-f]{8,64}", given.schema) is not None
+    text = isinstance(given.schema, str)
+    fine = text and (not given.schema or re.fullmatch(r"[0-9a-f]{8,64}", given.schema) is not None)
     fix = f"Give at least {MIN_PIN} digits of what `cairn mcp tools` shows"
     _require(fine, f"{where}.schema", given.schema, fix)
     return given
@@ -113,7 +118,7 @@ def check_place(where: str, command: Any, url: object) -> None:
     Raises:
         ConfigError: otherwise.
     """
-    if (not command) == (not url):
+    if command is None or (not command) == (not url):
         fix = 'Give command=["program", ...] or url="https://..."'
         raise ConfigError(where, "it needs one place to be reached at", fix)
     if command:
@@ -128,6 +133,22 @@ def check_place(where: str, command: Any, url: object) -> None:
     if parts is not None and parts.username is not None:
         fix = 'Give headers={"Authorization": ...} instead'
         raise ConfigError(f"{where}.url", "it holds a login, which logs would show", fix)
+
+
+def folder(where: str, given: object) -> str:
+    """The path of a folder. Raises ConfigError."""
+    path: object = os.fspath(given) if isinstance(given, str | os.PathLike) else given
+    fine = isinstance(path, str) and bool(path) and "\0" not in path
+    _require(fine, where, given, "Give the path of a folder")
+    return str(path)
+
+
+def folders(where: str, given: object) -> tuple[str, ...]:
+    """The addresses of folders, as the protocol writes them. Raises ConfigError."""
+    fine = isinstance(given, list | tuple | set | frozenset)
+    _require(fine, where, given, "Give a list of folders")
+    each: Any = given
+    return tuple(Path(folder(where, one)).resolve().as_uri() for one in each)
 
 
 def names(where: str, given: object) -> frozenset[str] | None:
@@ -157,6 +178,9 @@ def texts(where: str, given: Mapping[Any, Any] | None) -> dict[str, str]:
     Raises:
         ConfigError: something else stands in it.
     """
+    said: object = given
+    if not isinstance(said, Mapping | None):
+        raise ConfigError(where, "it is no mapping", 'Give text for text, as {"NAME": "value"}')
     found = dict(given or {})
     for key, value in found.items():
         if not isinstance(key, str) or not isinstance(value, str):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from cairn.core.messages import clean
+from cairn.core.messages import Blob, Message, Role, Text, clean
 from cairn.tools.text import shorten
 
 MAX_PARTS = 200
@@ -113,3 +113,22 @@ def _same(text: str, data: Any) -> bool:
         return bool(msgspec.json.decode(text) == data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
+
+
+def resource_of(each: Any) -> dict[str, str]:
+    """A resource as a list of them tells it: its address, its name, what it is about."""
+    said = {"uri": str(each.uri), "name": each.name, "about": each.description or ""}
+    return {key: shorten(value, 500) for key, value in said.items() if value}
+
+
+def message_of(each: Any) -> Message:
+    """A message of a filled-in prompt."""
+    role: Role = "assistant" if each.role == "assistant" else "user"
+    block = each.content
+    if block.type == "text":
+        return Message(role=role, parts=(Text(block.text),))
+    if block.type in {"image", "audio"}:
+        content = base64.b64decode(block.data)
+        return Message(role=role, parts=(Blob(mime_type=block.mime_type, content=content),))
+    held = contents(block.resource) if block.type == "resource" else {"text": str(block.uri)}
+    return Message(role=role, parts=(Text(str(held.get("text") or held.get("note") or held)),))

@@ -8,20 +8,29 @@ import os
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from cairn.core.events import ArtifactCreated
-from cairn.core.messages import Blob, Message, Role, Text
+from cairn.core.messages import Message
 from cairn.core.names import listed as listed_names
 from cairn.errors import ConfigError, ToolError, UnknownTools
 from cairn.mcp.asking import OnElicit, answering
 from cairn.mcp.connection import Connection, Offer, Settings, Wire, Work, marked
 from cairn.mcp.faults import Down, failed_call, signal_of, words_of
 from cairn.mcp.http import HttpWire
-from cairn.mcp.options import Declared, check_name, check_place, declared, names, seconds, texts
-from cairn.mcp.results import Kept, contents, text_of, value_of
+from cairn.mcp.options import (
+    Declared,
+    check_name,
+    check_place,
+    declared,
+    folder,
+    folders,
+    names,
+    seconds,
+    texts,
+)
+from cairn.mcp.results import Kept, contents, message_of, resource_of, text_of, value_of
 from cairn.mcp.sent import Sent
 from cairn.mcp.shelf import LIST, READ, Listed, Rules, Shelf, misnamed, stock
 from cairn.mcp.side import Side, refuse_on_a_loop
@@ -98,7 +107,7 @@ class McpServer:
         self._command = tuple(command)
         self._url = url
         self._env = texts(f"{where}.env", env)
-        self._cwd = os.fspath(cwd) if cwd is not None else None
+        self._cwd = folder(f"{where}.cwd", cwd) if cwd is not None else None
         self._headers = texts(f"{where}.headers", headers)
         self.required = required
         timeout_s = seconds(f"{where}.timeout_s", timeout_s)
@@ -115,7 +124,7 @@ class McpServer:
             name=name,
             wire=self._wire,
             connect_s=seconds(f"{where}.connect_s", connect_s),
-            roots=tuple(Path(root).resolve().as_uri() for root in roots),
+            roots=folders(f"{where}.roots", roots),
             on_elicit=answering(f"{where}.on_elicit", on_elicit),
             on_list=self._list_changed,
         )
@@ -220,7 +229,7 @@ class McpServer:
                 "prompts/get", lambda conn, work: conn.prompt(name, given, work), "read", ""
             )
         )
-        return tuple(_message(each) for each in found.messages)
+        return tuple(message_of(each) for each in found.messages)
 
     def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
         """A prompt of the server, filled in: messages, all of them data from a stranger."""
@@ -432,7 +441,7 @@ class McpServer:
         found = await self._side.run(
             lambda: self._asked("resources/list", ask, "read", f"{ctx.run_id}/{ctx.call_id}")
         )
-        return [_resource(each) for each in found[:LISTED]]
+        return [resource_of(each) for each in found[:LISTED]]
 
     async def _read_resource(self, arguments: dict[str, Any], ctx: Context[Any]) -> Any:
         async def ask(connection: Connection, work: Work) -> Any:
@@ -445,11 +454,6 @@ class McpServer:
 
     def _full(self, name: str) -> str:
         return f"{self.name}__{name}"
-
-
-def _resource(each: Any) -> dict[str, str]:
-    said = {"uri": str(each.uri), "name": each.name, "about": each.description or ""}
-    return {key: shorten(value, 500) for key, value in said.items() if value}
 
 
 def _keeper(ctx: Context[Any]) -> Kept:
@@ -471,20 +475,6 @@ def _keeper(ctx: Context[Any]) -> Kept:
         return name
 
     return keep
-
-
-def _message(each: Any) -> Message:
-    role: Role = "assistant" if each.role == "assistant" else "user"
-    block = each.content
-    if block.type == "text":
-        return Message(role=role, parts=(Text(block.text),))
-    if block.type in {"image", "audio"}:
-        import base64
-
-        content = base64.b64decode(block.data)
-        return Message(role=role, parts=(Blob(mime_type=block.mime_type, content=content),))
-    held = contents(block.resource) if block.type == "resource" else {"text": str(block.uri)}
-    return Message(role=role, parts=(Text(str(held.get("text") or held.get("note") or held)),))
 
 
 def _need_sdk() -> None:

@@ -59,7 +59,8 @@ def memory_block(
 
     Args:
         query_from: What is looked for: `input` for the run's latest input (`briefing.input`), a
-            function of the briefing, or any other text as it stands.
+            function of the briefing (a plain one runs in a thread, for at most 10 seconds), or
+            any other text as it stands.
         limit: Facts at most. Default 5.
         tokens: Tokens of the whole block at most, estimated, with the marks around it; where not
             one fact fits, the block is empty. Default 500.
@@ -88,7 +89,7 @@ def memory_block(
         if desk is None:
             return ""
         if callable(query_from):
-            query = query_from(briefing)
+            query = await desk.asks("memory_block.query_from", query_from, briefing)
         else:
             query = str(getattr(briefing, "input", "")) if query_from == "input" else query_from
         # untrusted facts that fit better must not push out what may be told

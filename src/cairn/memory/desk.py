@@ -13,7 +13,7 @@ from cairn.core.messages import Principal, Record
 from cairn.errors import ConfigError, Refused, UnknownRun, safe_repr
 from cairn.memory.facts import Fact, Hit, Kept, NewFact, Scope, fact_number, tokens_of
 from cairn.memory.port import Memory
-from cairn.memory.rules import MemoryRules
+from cairn.memory.rules import Asks, MemoryRules, at_once
 
 FROM_MEMORY = "memory"
 """The label of everything that was recalled."""
@@ -28,20 +28,18 @@ Where = Literal["all", "user", "project", "agent"]
 
 
 def end_of(days: object, now: int, field: str) -> int:
-    """When a fact counts no more that is kept now for so many days; 0 for never.
+    """When a fact counts no more that is kept now for so many days; 0 for never, as None says.
 
     Raises:
-        ConfigError: it is no number of 0 to 3,650, or no time at all; names the field.
+        ConfigError: it is no number above 0 and of up to 3,650, or no time at all; names the field.
     """
-    if not isinstance(days, int | float) or isinstance(days, bool) or not 0 <= days <= MAX_DAYS:
-        raise ConfigError(field, f"{safe_repr(days, 60)} cannot be", f"Give 0 to {MAX_DAYS:,}")
-    if not days:
+    if days is None:
         return 0
-    us = round(days * DAY_US)
+    fine = isinstance(days, int | float) and not isinstance(days, bool) and 0 < days <= MAX_DAYS
+    us = round(days * DAY_US) if fine else 0  # type: ignore[operator]  # a number, if it is fine
     if not us:
-        raise ConfigError(
-            field, f"{safe_repr(days)} is no time at all", "Give 0 for never, or more"
-        )
+        fix = f"Give days above 0, {MAX_DAYS:,} at most, or leave it out: then it counts for ever"
+        raise ConfigError(field, f"{safe_repr(days, 60)} cannot be", fix)
     return now + us
 
 
@@ -73,6 +71,7 @@ class Desk:
         key: Names the call, whatever its attempt.
         now: Tells the time, in microseconds since 1970.
         redact: Takes secrets out of a text.
+        asks: Calls a function that the deployment lends, by a name for messages.
     """
 
     def __init__(  # noqa: PLR0913 - the engine hands over plain values, each by its name
@@ -89,13 +88,16 @@ class Desk:
         taint: frozenset[str] = frozenset(),
         key: Callable[[], str] = str,
         redact: Callable[[str], str] = str,
+        asks: Asks = at_once,
     ) -> None:
         self.memory = memory
         self.principal = principal
         self.now = now
+        self.asks = asks
         self._rules = rules
         self._agent = agent
         self._project = project
+        self._own: str | None = None
         self._run = run
         self._call = call
         self._taint = taint
@@ -107,7 +109,7 @@ class Desk:
         text: str,
         where: str = "user",
         *,
-        days: float = 0.0,
+        days: float | None = None,
         supersedes: str = "",
         tags: tuple[str, ...] = (),
     ) -> Kept:
@@ -117,6 +119,7 @@ class Desk:
             ConfigError: a value is not usable, or the deployment shares no such scope.
             UnknownRun, Refused: see `Memory.keep`.
         """
+        await self._ask_whose()
         now = self.now()
         labels = self._untrusted()
         trust: Literal["untrusted", "agent"] = "untrusted" if labels else "agent"
@@ -145,6 +148,7 @@ class Desk:
         """
         if not 1 <= tokens <= MAX_TOKENS:
             raise ConfigError("tokens", f"{tokens} cannot be", f"Give 1 to {MAX_TOKENS:,}")
+        await self._ask_whose()
         scopes = self.scopes() if where == "all" else (self._scope(where),)
         found = await self.memory.recall(query, scopes, limit, self.now())
         hits: list[Hit] = []
@@ -166,6 +170,7 @@ class Desk:
                 while this run has read untrusted content.
         """
         n = fact_number(id)
+        await self._ask_whose()
         try:
             fact = await self.memory.get(n)
         except UnknownRun:
@@ -190,7 +195,8 @@ class Desk:
 
     def scopes(self) -> tuple[Scope, ...]:
         """All scopes that this run sees."""
-        return tuple(self._rules.scopes(self.principal, self._agent, self._project).values())
+        found = self._rules.scopes(self.principal, self._agent, self._project, self._own)
+        return tuple(found.values())
 
     def sees(self, fact: Fact) -> bool:
         """Whether a fact is in one of them."""
@@ -213,4 +219,9 @@ class Desk:
         return tuple(sorted(self._taint - {FROM_MEMORY}))
 
     def _scope(self, where: str) -> Scope:
-        return self._rules.scope(where, self.principal, self._agent, self._project)
+        return self._rules.scope(where, self.principal, self._agent, self._project, self._own)
+
+    async def _ask_whose(self) -> None:
+        """Have the rules name their project, once for all that is asked here."""
+        if self._own is None:
+            self._own = await self._rules.own(self.principal, self.asks)

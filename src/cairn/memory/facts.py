@@ -12,11 +12,13 @@ import msgspec
 from cairn.core.keylike import MARKER
 from cairn.core.limits import estimate_tokens
 from cairn.core.messages import Principal, Record, clean
+from cairn.core.unseen import as_seen
+from cairn.core.visible import in_json
 from cairn.errors import ConfigError, UnknownRun, safe_repr
 
 Kind = Literal["user", "project", "agent"]
 Trust = Literal["owner", "agent", "untrusted"]
-State = Literal["live", "waiting", "superseded"]
+State = Literal["live", "waiting", "superseded", "expired"]
 KINDS: tuple[Kind, ...] = ("user", "project", "agent")
 TRUSTS: tuple[Trust, ...] = ("untrusted", "agent", "owner")
 """From the least to the most."""
@@ -100,7 +102,8 @@ class Fact(Record):
 
     Args:
         content: What never changes.
-        state: `live`, `waiting` for a review, or `superseded`.
+        state: `live`, `waiting` for a review, or `superseded`. A list says `expired` of a live
+            one whose time is up; where it is kept it stays `live` until it is removed.
         trust: As it is now; only a review raises it.
         successor: Number of the fact that replaced it, 0 for none.
         salt, hash: What its tombstone keeps is H(salt ‖ content); the salt goes with the content.
@@ -166,7 +169,7 @@ class Kept(Record):
     """
 
     n: int
-    state: Literal["live", "waiting", "superseded", "gone"]
+    state: State | Literal["gone"]
     known: bool = False
     why: str = ""
     replaced: tuple[int, ...] = ()
@@ -259,6 +262,27 @@ class FactFilter(Record):
     limit: int = 100
 
 
+# ---------------------------------------------------------------- compared
+
+
+def says_the_same(one: NewFact, other: NewFact) -> bool:
+    """Whether two facts are one: the same words and tags, of one scope and one principal."""
+    return (one.text, one.scope, one.principal, set(one.tags)) == (
+        *(other.text, other.scope, other.principal),
+        set(other.tags),
+    )
+
+
+def outlasts(one: int, other: int) -> bool:
+    """Whether what ends at one time counts longer than what ends at the other; 0 is never."""
+    return bool(other) and (not one or one > other)
+
+
+def most_trusted(*trusts: Trust) -> Trust:
+    """The most trust of several."""
+    return max(trusts, key=TRUSTS.index)
+
+
 # ---------------------------------------------------------------- checked
 
 
@@ -315,8 +339,9 @@ def checked(new: NewFact, now: int) -> NewFact:
         ConfigError: a part of it is not usable.
     """
     text = clean(new.text).strip()
-    if not text:
-        raise ConfigError("fact.text", "it is empty", "Say what is to be remembered")
+    if not as_seen(text).strip():
+        problem = "nothing in it is seen" if text else "it is empty"
+        raise ConfigError("fact.text", problem, "Say what is to be remembered")
     if len(text) > MAX_CHARS:
         problem = f"it has {len(text):,} characters, and a fact has at most {MAX_CHARS:,}"
         raise ConfigError("fact.text", problem, "Keep it short, or write it to a file")
@@ -381,7 +406,10 @@ def sealed(salt: bytes, data: bytes) -> bytes:
 
 
 def export_line(fact: Fact) -> str:
-    """A fact as one JSON object: all that is kept of it, but for its index and its vector."""
+    """A fact as one JSON object: all that is kept of it, but for its index and its vector.
+
+    What nobody sees in a text, or a terminal would obey, is escaped: read again it is the same.
+    """
     line = {
         "id": fact.id,
         "text": fact.text,
@@ -404,7 +432,7 @@ def export_line(fact: Fact) -> str:
         "salt": fact.salt.hex(),
         "hash": fact.hash.hex(),
     }
-    return msgspec.json.encode(line).decode()
+    return in_json(msgspec.json.encode(line).decode())
 
 
 def tokens_of(fact: Fact) -> int:

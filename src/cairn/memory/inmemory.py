@@ -9,7 +9,7 @@ from typing import Literal
 
 from cairn.core import events as ev
 from cairn.core.messages import Principal, clean
-from cairn.memory import finding, shelf
+from cairn.memory import finding, reviewing, shelf
 from cairn.memory.embedding import Embedding
 from cairn.memory.facts import (
     Erased,
@@ -41,6 +41,7 @@ class Tables:
         self.lock = threading.RLock()
         self.number = 0
         self.rows: dict[int, Fact] = {}
+        self.replaced: dict[int, set[int]] = {}
         self.tombs: dict[int, Gone] = {}
         self.lengths: dict[int, int] = {}
         self.terms_of: dict[int, dict[str, int]] = {}
@@ -77,8 +78,16 @@ class Tables:
 
     def replaced_by(self, scope: Scope, n: int) -> list[Fact]:
         """See `Shelf.replaced_by`."""
-        found = [f for f in self.rows.values() if f.successor == n and f.scope == scope]
-        return sorted(found, key=lambda fact: fact.n)
+        found = [self.rows[each] for each in sorted(self.replaced.get(n, ()))]
+        return [fact for fact in found if fact.scope == scope]
+
+    def before(self, n: int) -> list[int]:
+        """See `Shelf.before`."""
+        found, layer = [], sorted(self.replaced.get(n, ()))
+        while layer:
+            found.append(layer)
+            layer = sorted(old for each in layer for old in self.replaced.get(each, ()))
+        return [each for layer in reversed(found) for each in layer]
 
     def overdue(self, scope: Scope, before: int, limit: int) -> list[Fact]:
         """See `Shelf.overdue`."""
@@ -154,12 +163,22 @@ class Tables:
     def add(self, fact: Fact) -> None:
         """See `Shelf.add`."""
         self.number = fact.n
-        self.rows[fact.n] = fact
+        self.put(fact)
         self.lengths[fact.n] = shelf.found_by(fact).total()
 
     def put(self, fact: Fact) -> None:
         """See `Shelf.put`."""
+        self._stands_alone(fact.n)
         self.rows[fact.n] = fact
+        if fact.successor:
+            self.replaced.setdefault(fact.successor, set()).add(fact.n)
+
+    def _stands_alone(self, n: int) -> None:
+        by = self.rows[n].successor if n in self.rows else 0
+        if by:
+            self.replaced[by].discard(n)
+            if not self.replaced[by]:
+                del self.replaced[by]
 
     def index(self, fact: Fact, found: Mapping[str, int]) -> None:
         """See `Shelf.index`."""
@@ -172,6 +191,7 @@ class Tables:
 
     def drop(self, fact: Fact, gone: Gone) -> None:
         """See `Shelf.drop`."""
+        self._stands_alone(fact.n)
         del self.rows[fact.n], self.lengths[fact.n]
         self.tombs[fact.n] = gone
 
@@ -213,7 +233,7 @@ class InMemoryMemory:
     ) -> None:
         """See `Memory.review`."""
         with self.tables.lock:
-            shelf.review(self.tables, n, verdict, trust, now, clean(actor), reason)
+            reviewing.review(self.tables, n, verdict, trust, now, clean(actor), reason)
         if verdict == "accepted":
             await self._embed(n, now)
 

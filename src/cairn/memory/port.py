@@ -109,7 +109,10 @@ class Memory(Protocol):
         """A person says what becomes of a fact: accepted with a trust, or removed.
 
         The only way in which trust is raised. A fact that is live already can be accepted too.
-        What a rejected fact had replaced lives again, as it was.
+        One that waited and says what a live one of its scope and principal says, in the same words
+        and tags, confirms that one: of both the one that counts longer is left, with the better
+        trust, and the other is superseded by it. What a rejected fact had replaced lives again, as
+        it was.
 
         Raises:
             UnknownRun: there is no such fact.

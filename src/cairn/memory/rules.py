@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 from cairn.core.messages import Principal, Record
@@ -16,6 +18,14 @@ from cairn.memory.port import Embedder, Memory
 Review = Literal["untrusted", "all", "none"]
 REVIEWS = ("untrusted", "all", "none")
 Project = str | Callable[[Principal], str]
+Asks = Callable[..., Awaitable[Any]]
+"""Calls a function that a deployment lends: its name for messages, itself, what it is given."""
+
+
+async def at_once(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call it here and now: the way of who has no threads to lend."""
+    given = function(*arguments)
+    return await given if inspect.isawaitable(given) else given
 
 
 class MemoryRules(Record, gc=True):
@@ -26,8 +36,9 @@ class MemoryRules(Record, gc=True):
             come from `untrusted` content (default), `all`, or `none`. One that would replace a
             fact of more trust waits whatever stands here.
         project: Name of the project whose runs share facts of the scope `project`, within a
-            tenant; or a function of a `Principal` that gives it, empty for none. Default: each
-            run's own, where it was said for the run (`rt.run(..., project="shop")`).
+            tenant; or a function of a `Principal` that gives it, empty for none, in 10 seconds
+            at most (it runs in a thread). Default: each run's own, where it was said for the run
+            (`rt.run(..., project="shop")`).
         projects: Names of the projects that a run may say. By default any, or, where `project`
             is given, no other than that one.
         agents: Names of agents whose runs share facts of the scope `agent`, whoever they work
@@ -93,16 +104,19 @@ class MemoryRules(Record, gc=True):
         """Whether a fact of this trust, kept by a run, waits for a person."""
         return self.review == "all" or (self.review == "untrusted" and trust == "untrusted")
 
-    def scopes(self, principal: Principal, agent: str, project: str = "") -> dict[str, Scope]:
+    def scopes(
+        self, principal: Principal, agent: str, project: str = "", own: str | None = None
+    ) -> dict[str, Scope]:
         """The scopes that a run of an agent for a principal sees, by their kind.
 
         `project` is what was said for the run. One that the rules do not let it say is no scope.
+        `own` is what the method of this name gave; without it, a function is called in place.
 
         Raises:
             ConfigError: the function that names the project failed.
         """
         found = {"user": user_scope(principal)}
-        name = self._project(principal)
+        name = self._project(principal) if own is None else own
         if project:
             name = project if self._may_say(project, name) else ""
         if name:
@@ -111,15 +125,17 @@ class MemoryRules(Record, gc=True):
             found["agent"] = Scope(kind="agent", name=agent, tenant=principal.tenant)
         return found
 
-    def check_said(self, principal: Principal, project: str) -> str:
+    async def check_said(self, principal: Principal, project: str, asks: Asks = at_once) -> str:
         """The project that is said for a run of this principal, if it may be; empty for none.
+
+        `asks` calls the function that names the project, where there is one.
 
         Raises:
             ConfigError: it is no name, or the rules know other ones.
         """
         if not check_project("project", project):
             return ""
-        own = self._project(principal)
+        own = await self.own(principal, asks)
         if self._may_say(project, own):
             return project
         known = tuple(dict.fromkeys(filter(None, (own, *self.projects))))
@@ -139,13 +155,20 @@ class MemoryRules(Record, gc=True):
             return project == own or project in self.projects
         return not self.project or project == own
 
-    def scope(self, kind: str, principal: Principal, agent: str, project: str = "") -> Scope:
-        """The scope of this kind that a run of an agent for a principal sees.
+    def scope(
+        self,
+        kind: str,
+        principal: Principal,
+        agent: str,
+        project: str = "",
+        own: str | None = None,
+    ) -> Scope:
+        """The scope of this kind that a run of an agent for a principal sees. See `scopes`.
 
         Raises:
             ConfigError: nobody shares such a scope, or it is not said whose it is.
         """
-        scopes = self.scopes(principal, agent, project)
+        scopes = self.scopes(principal, agent, project, own)
         if kind in scopes:
             return scopes[kind]
         if kind == "agent" and self.agents and not agent:
@@ -168,18 +191,46 @@ class MemoryRules(Record, gc=True):
                 said.append(f"MemoryRules.agents names {name!r}, which is not here; {meant}")
         return tuple(said)
 
+    async def own(self, principal: Principal, asks: Asks = at_once) -> str:
+        """The project that the rules name for a principal; empty for none.
+
+        Args:
+            principal: For whom a run works.
+            asks: Calls the function that names it, where there is one.
+
+        Raises:
+            ConfigError: the function failed, took too long, or gave no name.
+        """
+        if isinstance(self.project, str):
+            return self.project
+        try:
+            named = await asks("MemoryRules.project", self.project, principal)
+        except (asyncio.CancelledError, GeneratorExit):  # it is who waits here that ends
+            raise
+        except BaseException as error:  # the deployment's own; even SystemExit shares no mistake
+            raise _failed(error) from error
+        return _named(named)
+
     def _project(self, principal: Principal) -> str:
         if isinstance(self.project, str):
             return self.project
         try:
             named: object = self.project(principal)
         except BaseException as error:  # the deployment's own; even SystemExit shares no mistake
-            problem = f"the function failed: {type(error).__name__}: {error}"
-            raise ConfigError("MemoryRules.project", problem, "Look at it") from error
-        if not isinstance(named, str):
-            problem = f"the function gave {type(named).__name__}"
-            raise ConfigError("MemoryRules.project", problem, "Let it give a name, or ''")
-        return named
+            raise _failed(error) from error
+        return _named(named)
+
+
+def _failed(error: BaseException) -> ConfigError:
+    problem = f"the function failed: {type(error).__name__}: {error}"
+    return ConfigError("MemoryRules.project", problem, "Look at it")
+
+
+def _named(given: object) -> str:
+    if not isinstance(given, str):
+        problem = f"the function gave {type(given).__name__}"
+        raise ConfigError("MemoryRules.project", problem, "Let it give a name, or ''")
+    return given
 
 
 def check_project(field: str, name: object) -> str:

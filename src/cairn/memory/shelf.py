@@ -15,7 +15,7 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.messages import Principal, clean
 from cairn.core.words import words
-from cairn.errors import ConfigError, Refused, UnknownRun, safe_repr
+from cairn.errors import ConfigError, Refused, UnknownRun
 from cairn.memory.facts import (
     MAX_FACTS,
     MAX_WAITING,
@@ -28,7 +28,6 @@ from cairn.memory.facts import (
     NewFact,
     Scope,
     State,
-    Trust,
     Why,
     encoded,
     sealed,
@@ -41,6 +40,8 @@ VECTORS_AT_MOST = 10_000
 GRACE_US = 7 * 86_400_000_000
 """How long an expired fact still stands in the file: a wrong clock loses nothing at once."""
 SWEPT_AT_ONCE = 50
+MOST_REPLACED = 1_000
+"""So many facts whose place a fact has taken, one after the other, are kept behind it."""
 LOOKED_BACK = 50
 """Newest facts of a scope that are looked at for one of the same words."""
 
@@ -66,6 +67,13 @@ class Reading(Protocol):
 
     def replaced_by(self, scope: Scope, n: int) -> list[Fact]:
         """The facts of a scope that the one of this number has replaced, the oldest first."""
+        ...
+
+    def before(self, n: int) -> list[int]:
+        """The numbers of all facts whose place one has taken, one after the other.
+
+        Those come first that were replaced the longest ago: nothing is there that they replaced.
+        """
         ...
 
     def overdue(self, scope: Scope, before: int, limit: int) -> list[Fact]:
@@ -171,9 +179,10 @@ def keep(shelf: Shelf, new: NewFact, key: str, now: int, actor: str) -> Kept:
     shelf.note(event, now, actor)
     if why:
         return Kept(n=fact.n, state="waiting", why=why)
-    _goes_live(shelf, fact, new.supersedes)
+    goes_live(shelf, fact, new.supersedes)
     for n in also:
-        _takes_place(shelf, fact, n)
+        takes_place(shelf, fact, n)
+    trim(shelf, fact.n, now)
     replaced = tuple(filter(None, (new.supersedes, *also)))
     return Kept(n=fact.n, state="live", replaced=replaced)
 
@@ -196,6 +205,13 @@ def _sweep(shelf: Shelf, new: NewFact, now: int) -> None:
         for fact in _with_all_before(shelf, old):
             reason = "" if fact.n == old.n else f"replaced by {old.id}, which has expired"
             _remove(shelf, fact, "expired", now, "", reason)
+
+
+def trim(shelf: Shelf, n: int, now: int) -> None:
+    """Of the facts whose place one has taken keep the last, and remove some of the others."""
+    for each in shelf.before(n)[:-MOST_REPLACED][:SWEPT_AT_ONCE]:
+        reason = f"{MOST_REPLACED:,} facts that were replaced later stand behind m{n}"
+        _remove(shelf, there(shelf, each), "expired", now, "", reason)
 
 
 def _with_all_before(shelf: Reading, fact: Fact) -> list[Fact]:
@@ -262,9 +278,9 @@ def _instead(shelf: Shelf, old: Fact, now: int) -> str:
 
 
 def _why_it_waits(shelf: Shelf, new: NewFact) -> str:
-    """Why a person has to look at it first: untrusted content replaces nothing that is trusted."""
+    """Why a person has to look at it first: nothing replaces what is trusted more than it is."""
     old = shelf.fact(new.supersedes) if new.supersedes else None
-    if old is not None and new.trust == "untrusted" and old.trust != "untrusted":
+    if old is not None and TRUSTS.index(new.trust) < TRUSTS.index(old.trust):
         return f"it would replace m{old.n}, which is trusted more"
     if old is not None and new.trust != "owner" and old.content.principal != new.principal:
         return f"it would replace m{old.n}, which is another principal's"
@@ -283,20 +299,23 @@ def _owner(new: NewFact) -> Principal:
     return Principal(id=new.principal, tenant=new.scope.tenant)
 
 
-def _goes_live(shelf: Shelf, fact: Fact, supersedes: int) -> None:
+def goes_live(shelf: Shelf, fact: Fact, supersedes: int) -> None:
+    """From here on it is found, and stands in the place of the one that it replaces."""
     shelf.index(fact, found_by(fact))
     if supersedes:
-        _takes_place(shelf, fact, supersedes)
+        takes_place(shelf, fact, supersedes)
 
 
-def _takes_place(shelf: Shelf, fact: Fact, n: int) -> None:
+def takes_place(shelf: Shelf, fact: Fact, n: int) -> None:
+    """Put a fact in the place of the live one of this number."""
     old = shelf.fact(n)
     if old is not None and old.state == "live":
         shelf.unindex(old)
         shelf.put(replace(old, state="superseded", successor=fact.n))
 
 
-def _lives_again(shelf: Shelf, old: Fact) -> None:
+def lives_again(shelf: Shelf, old: Fact) -> None:
+    """Let a fact count again that was replaced."""
     shelf.put(replace(old, state="live", successor=0))
     shelf.index(old, found_by(old))
 
@@ -306,65 +325,7 @@ def found_by(fact: Fact) -> Counter[str]:
     return words("\n".join([fact.text, *fact.content.tags]))
 
 
-# ---------------------------------------------------------------- people
-
-
-def review(
-    shelf: Shelf,
-    n: int,
-    verdict: Literal["accepted", "rejected"],
-    trust: Trust,
-    now: int,
-    actor: str,
-    reason: str,
-) -> None:
-    """See `Memory.review`."""
-    if verdict not in {"accepted", "rejected"}:
-        raise ConfigError("verdict", f"{safe_repr(verdict)} is none", "Use accepted or rejected")
-    if trust not in TRUSTS:
-        raise ConfigError("trust", f"{safe_repr(trust)} is none", f"Use {', '.join(TRUSTS)}")
-    fact = there(shelf, n)
-    if fact.state == "superseded" and shelf.fact(fact.successor) is not None:
-        raise Refused(f"m{n} was replaced by m{fact.successor}: nothing is left to review")
-    if verdict == "rejected":
-        _reject(shelf, fact, now, actor, reason)
-        return
-    if fact.expired(now):
-        raise Refused(f"m{n} has expired: nothing is left to accept. Have it remembered anew")
-    old = shelf.fact(fact.content.supersedes) if fact.content.supersedes else None
-    replaces = old is not None and old.state == "live" and fact.state == "waiting"
-    supersedes = fact.content.supersedes if replaces else 0
-    event = ev.MemoryReviewed(
-        fact=n,
-        hash=fact.hash.hex(),
-        verdict="accepted",
-        trust=trust,
-        supersedes=supersedes,
-        reason=clean(reason),
-    )
-    shelf.note(event, now, actor)
-    accepted = replace(fact, state="live", trust=trust)
-    shelf.put(accepted)
-    if fact.state == "superseded":  # by one that is gone, as older versions left it
-        _lives_again(shelf, accepted)
-    elif fact.state == "waiting":
-        _goes_live(shelf, accepted, supersedes)
-
-
-def _reject(shelf: Shelf, fact: Fact, now: int, actor: str, reason: str) -> None:
-    """Remove a fact; what it had replaced stands as before."""
-    replaced = shelf.replaced_by(fact.scope, fact.n)
-    event = ev.MemoryReviewed(
-        fact=fact.n,
-        hash=fact.hash.hex(),
-        verdict="rejected",
-        reason=clean(reason),
-        restores=tuple(old.n for old in replaced),
-    )
-    at = shelf.note(event, now, actor)
-    _drop(shelf, fact, "rejected", at, actor)
-    for old in replaced:
-        _lives_again(shelf, old)
+# ---------------------------------------------------------------- removing
 
 
 def forget(
@@ -404,10 +365,11 @@ def _remove(
         fact=fact.n, hash=fact.hash.hex(), expired=why == "expired", reason=clean(reason)
     )
     at = shelf.note(event, now, actor)
-    _drop(shelf, fact, why, at, actor)
+    bury(shelf, fact, why, at, actor)
 
 
-def _drop(shelf: Shelf, fact: Fact, why: Why, at: int, actor: str) -> None:
+def bury(shelf: Shelf, fact: Fact, why: Why, at: int, actor: str) -> None:
+    """Remove a fact; its tombstone says when, by whom and why."""
     shelf.unindex(fact)
     gone = Gone(n=fact.n, hash=fact.hash, at=at, by=actor, why=why, key=fact.content.key)
     shelf.drop(fact, gone)
@@ -427,23 +389,27 @@ def erase(shelf: Shelf, principal: Principal, now: int, actor: str, reason: str)
     )
     at = shelf.note(event, now, actor)
     for fact in facts:
-        _drop(shelf, fact, "erased", at, actor)
+        bury(shelf, fact, "erased", at, actor)
     for old, by in left:
         if by:
             shelf.put(replace(old, successor=by))
         else:
-            _lives_again(shelf, old)
+            lives_again(shelf, old)
     return len(facts)
 
 
 def _left_behind(shelf: Reading, going: list[Fact]) -> list[tuple[Fact, int]]:
     """The facts that these have replaced and that stay; and which one has replaced each then."""
     next_of = {fact.n: fact.successor for fact in going}
+    ends: dict[int, int] = {}
     left: list[tuple[Fact, int]] = []
     for fact in going:
-        by = fact.n
-        while by in next_of:
+        walked, by = [], fact.n
+        while by in next_of and by not in ends:  # each link is walked once
+            walked.append(by)
             by = next_of[by]
+        by = ends.get(by, by)
+        ends |= dict.fromkeys(walked, by)
         if by and shelf.fact(by) is None:
             by = 0
         left += [(old, by) for old in shelf.replaced_by(fact.scope, fact.n) if old.n not in next_of]

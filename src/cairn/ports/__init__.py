@@ -7,7 +7,7 @@ A contract says what must never happen, not only the types. The store's has a su
 from __future__ import annotations
 
 from cairn.core.erasing import Erasure, Holdings
-from cairn.core.run_table import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo
+from cairn.core.run_table import Beside, Claim, NewRun, Pruned, RunFilter, RunInfo, SessionInfo
 from cairn.ports.model import (
     Lane,
     Model,
@@ -39,6 +39,7 @@ __all__ = [
     "OnDelta",
     "Permit",
     "Progress",
+    "Pruned",
     "ReplyCall",
     "RunFilter",
     "RunInfo",

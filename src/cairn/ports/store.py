@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from cairn.core.budgets import Cap, Standing
@@ -12,7 +12,7 @@ from cairn.core.erasing import Erasure, Holdings
 from cairn.core.events import Entry, RunRef
 from cairn.core.index import Index, Pending
 from cairn.core.messages import Principal
-from cairn.core.run_table import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo
+from cairn.core.run_table import Beside, Claim, NewRun, Pruned, RunFilter, RunInfo, SessionInfo
 from cairn.core.state import RunState
 
 
@@ -211,18 +211,29 @@ class Store(SessionLists, Protocol):
 
     async def prune(
         self, before: int, dry_run: bool = False, session: str = "", now: int = 0
-    ) -> list[str]:
+    ) -> Pruned:
         """Remove whole ended runs last written before this time; a tombstone keeps each hash.
 
         Runs stay that others go on from, before a later one of their session, with living forks,
         an unknown effect or unread messages. With its last run, or as a fork without one of which
-        nothing was said since, goes what is said of a session, as `session.removed` says. With
-        `session` only that one goes. `now` is for the records: 0 for this machine's clock.
+        nothing was said since, goes what is said of a session, as `session.removed` says; what
+        comes back names the runs, such forks in its `forks`, and in its `sessions` those that have
+        no run any more. With `session` only that one goes. `now` is for the records: 0 for this
+        machine's clock.
         """
         ...
 
-    async def holdings(self, principal: Principal) -> Holdings:
-        """What there is of a principal: of this id in this tenant, whatever their roles."""
+    async def holdings(
+        self, principal: Principal, facts: Collection[int] | None = None
+    ) -> Holdings:
+        """What there is of a principal: of this id in this tenant, whatever their roles.
+
+        Args:
+            facts: Numbers of their facts, where facts are kept outside of this store: which runs
+                of others were told of them is looked for. None for the facts that are kept here,
+                and those of theirs that were erased here before; for none at all, nothing is
+                looked for.
+        """
         ...
 
     async def erase(

@@ -19,6 +19,7 @@ from cairn.core.limits import WORST_CASE, Price
 from cairn.core.names import nearest
 from cairn.core.policy import DEFAULT_POLICY, Policy
 from cairn.engine.client import Client
+from cairn.engine.clock import check_clock
 from cairn.engine.deployed import check_deployment, check_hooks
 from cairn.engine.host import ON_CHANGE, Deployment, Host, OnChange, check_deps
 from cairn.engine.notify import Notifier, OnWait
@@ -36,7 +37,7 @@ from cairn.runtime.looks import Looks
 from cairn.runtime.memories import memory_rules_of
 from cairn.runtime.routing import Route, Routing, check_routes
 from cairn.runtime.takeovers import Takeovers
-from cairn.store import open_store
+from cairn.store import store_of
 
 if TYPE_CHECKING:
     from cairn.sandbox import Minimum, Rung
@@ -80,7 +81,7 @@ class Runtime(Routing, Erasing, Takeovers, Granting, Looks):
         memory: What runs remember, and who shares it: `MemoryRules`, or a `Memory` for the facts.
             By default they live in the store, nobody shares any, and what may come from untrusted
             content waits for a person.
-        clock: Where time comes from.
+        clock: Where time comes from; it counts in microseconds.
 
     Raises:
         ConfigError: a value is not usable, two agents share a name, or a tool insists on a weaker
@@ -150,9 +151,9 @@ class Runtime(Routing, Erasing, Takeovers, Granting, Looks):
             hooks=check_hooks(hooks, crew),
             sandbox=sandbox,
         )
-        self.store: Store = (  # behind all checks: what is refused opens no file, and makes none
-            open_store(store, durability=durability) if isinstance(store, str | Path) else store
-        )
+        check_clock(clock)
+        # behind all checks: what is refused opens no file, and makes none
+        self.store: Store = store_of(store, durability)
         self.host = Host({a.name: a for a in crew}, deployment, clock)
         self.client = Client(self.store, self.host.clock, secrets)
         self._driven: dict[str, asyncio.Task[Any]] = {}

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from cairn.engine.given import check_text
 from cairn.engine.numbers import MOST_LISTED, WHOLE, check_flag, check_number, check_whole
 from cairn.errors import ConfigError, safe_repr
+from cairn.memory.facts import MAX_HITS
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,6 +27,8 @@ BOUNDS = {
     "concurrency": (1, MOST_LISTED),
 }
 """Of whole numbers that are wrong outside them, whatever the run."""
+NARROWER = {("recall_async", "limit"): (1, MAX_HITS)}
+"""Of one verb's own, where they differ."""
 NUMBERED = frozenset({"at", "n", "seq"})
 """Numbers of events and of grants: the verb says of what is none what there is."""
 
@@ -42,7 +45,7 @@ def checked(
     checks = {
         name: check
         for name, parameter in signature.parameters.items()
-        if (check := _check_of(name, str(parameter.annotation))) is not None
+        if (check := _check_of(verb.__name__, name, str(parameter.annotation))) is not None
     }
 
     @wraps(verb)
@@ -59,7 +62,7 @@ def checked(
     return first
 
 
-def _check_of(name: str, annotation: str) -> Callable[[str, object], object] | None:
+def _check_of(verb: str, name: str, annotation: str) -> Callable[[str, object], object] | None:
     match annotation:
         case "str" if name in SAID:
             return _check_said
@@ -68,7 +71,8 @@ def _check_of(name: str, annotation: str) -> Callable[[str, object], object] | N
         case "bool":
             return check_flag
         case "int" if name not in NUMBERED:
-            return partial(_check_within, BOUNDS.get(name, (-WHOLE, WHOLE)))
+            usual = BOUNDS.get(name, (-WHOLE, WHOLE))
+            return partial(_check_within, NARROWER.get((verb, name), usual))
         case "float":
             return check_number
     return None

@@ -97,7 +97,7 @@ class Decisions(Ground):
         note = "" if known else UNCHECKED
         if call is not None and known and call.status is CallStatus.ASKING:
             if not text or canonical(text) == canonical(call.arguments):
-                await check_unchanged(self.host.workspaces, state, request, call)
+                await check_unchanged(self.host.workspaces, self.store, state, request, call)
             else:
                 note, files = await self._fitting(state, call, text)
         done = await self.client.approve(
@@ -129,7 +129,7 @@ class Decisions(Ground):
         paths = bound_paths(spec, values)
         try:
             given = () if isinstance(paths, str) else paths
-            return note, await bind(self.host.workspaces, state, given)
+            return note, await bind(self.host.workspaces, self.store, state, given)
         except Unbindable as error:
             raise Refused(f"nobody can approve that: {error}") from error
 

@@ -16,8 +16,11 @@ from cairn.core.erasing import (
     whole_of,
 )
 from cairn.core.messages import Principal, clean
+from cairn.core.visible import in_json
+from cairn.engine.conversation import forget
 from cairn.engine.given import person_of, principal_of
 from cairn.errors import UnknownRun
+from cairn.memory.facts import fact_number
 from cairn.memory.port import Memory
 from cairn.ports import RunInfo, Store
 from cairn.runtime.checked import checked
@@ -62,7 +65,7 @@ async def exported(store: Store, memory: Memory | None, principal: Principal) ->
 
 
 def _line(kind: str, fields: dict[str, object]) -> str:
-    return msgspec.json.encode({"kind": kind, **fields}).decode()
+    return in_json(msgspec.json.encode({"kind": kind, **fields}).decode())
 
 
 def _talks(held: Holdings) -> list[str]:
@@ -77,18 +80,41 @@ def _left(info: RunInfo) -> str:
     return f"run {info.run} of {info.principal}: what they wrote there is part of another's run"
 
 
+def _told(info: RunInfo) -> str:
+    """That facts were told to a run of somebody else, and what can be done."""
+    of = info.principal.removeprefix(SHARED) if info.principal.startswith(SHARED) else ""
+    whose = f"of the shared session {of}" if of else f"of {info.principal}"
+    return (
+        f"run {info.run} {whose}: facts of theirs were recalled there, and stand in its journal "
+        "until it is erased with its own principal, or pruned"
+    )
+
+
 class Erasing(Decisions, Remembering):
     """Everything about one principal."""
 
     @checked
     async def holdings_async(self, principal: Principal | str) -> Holdings:
-        """What there is of a principal, and so what `erase` would take; nothing is changed."""
+        """What there is of a principal, and so what `erase` would take; nothing is changed.
+
+        With `elsewhere` the runs of others in which they have written, and with `recalled` those
+        that were told facts of theirs: both stay.
+        """
         whose = principal_of(principal)
-        held = await self.store.holdings(whose)
+        facts = await self._facts_outside(whose)
+        held = await self.store.holdings(whose, facts)
+        return held if facts is None else msgspec.structs.replace(held, facts=len(facts))
+
+    async def _facts_outside(self, whose: Principal) -> frozenset[int] | None:
+        """Numbers of their facts where these are kept outside of the store; None if they are not.
+
+        Raises:
+            ConfigError: as `Memory.export`.
+        """
         if self.host.memory_rules.memory is None:
-            return held
-        facts = len(await self.memory.export(whose))  # they are kept elsewhere
-        return msgspec.structs.replace(held, facts=facts)
+            return None
+        lines = await self.memory.export(whose)
+        return frozenset(fact_number(msgspec.json.decode(line)["id"]) for line in lines)
 
     @checked
     async def export_principal_async(self, principal: Principal | str) -> list[str]:
@@ -126,10 +152,11 @@ class Erasing(Decisions, Remembering):
             by: Who erases; kept.
             reason: Why; kept. It should not name them.
 
-        Returns what was erased, and with `stays` what they have written elsewhere that was left:
-        in runs of other people, who may have decided by it. Where `cleared` is False, copies may
-        be left in the store's file or its log, because another process was at work in it: erase
-        again.
+        Returns what was erased, and with `stays` what of theirs was left in runs of other people:
+        what they have written there, by which somebody may have decided, and facts of theirs that
+        these runs have recalled. Erase those runs with their own principal, or prune them, if it
+        must go. Where `cleared` is False, copies may be left in the store's file or its log,
+        because another process was at work in it: erase again.
 
         Raises:
             Refused: a run is not over, another principal's run goes on from one of theirs, or they
@@ -143,15 +170,19 @@ class Erasing(Decisions, Remembering):
         held = await self.check_erasable_async(whose, force=force, shared=shared)
         talks = [Principal(id=name, tenant=whose.tenant) for name in _talks(held)]
         for each in (*talks, whose):
-            for run in (await self.store.holdings(each)).live:
+            for run in (await self.store.holdings(each, ())).live:
                 await self.cancel_async(run, WHY_CANCELLED, by=actor)
         said = self.host.secrets.anyones().text(clean(reason))
         erased = Erasure()
+        outside = {each.id: await self._facts_outside(each) for each in (*talks, whose)}
         for each in (*talks, whose):
             erased = whole_of(erased, await self._erase(each, actor, said))
-        left = await self.store.holdings(whose)
-        stays = tuple(_left(info) for info in left.elsewhere)
-        return msgspec.structs.replace(erased, stays=stays)
+        left = await self.store.holdings(whose, outside[whose.id])
+        stays = [_left(info) for info in left.elsewhere] + [_told(info) for info in left.recalled]
+        for each in talks:
+            left = await self.store.holdings(each, outside[each.id])
+            stays += [_told(info) for info in left.recalled]
+        return msgspec.structs.replace(erased, stays=tuple(dict.fromkeys(stays)))
 
     @checked
     async def check_erasable_async(
@@ -168,7 +199,7 @@ class Erasing(Decisions, Remembering):
             check_shared(whose, [line async for line in self._told(held, whose)])
         talks = [Principal(id=name, tenant=whose.tenant) for name in _talks(held)]
         for each in (*talks, whose):
-            there = await self.store.holdings(each)
+            there = await self.store.holdings(each, ())
             check_over(each, msgspec.structs.replace(there, live=()) if force else there)
         return held
 
@@ -176,20 +207,21 @@ class Erasing(Decisions, Remembering):
     async def shared_sessions_async(self, principal: Principal | str) -> list[str]:
         """The shared sessions in which a principal has written, with who else took part."""
         whose = principal_of(principal)
-        return [line async for line in self._told(await self.store.holdings(whose), whose)]
+        return [line async for line in self._told(await self.store.holdings(whose, ()), whose)]
 
     async def _told(self, held: Holdings, whose: Principal) -> AsyncIterator[str]:
         for name in _talks(held):
-            talk = await self.store.holdings(Principal(id=name, tenant=whose.tenant))
+            talk = await self.store.holdings(Principal(id=name, tenant=whose.tenant), ())
             rows = [row for info in talk.runs for row in await self.store.rows(info.run)]
             others = sorted({row.actor for row in rows} - {whose.id, ""})
             whom = f"with {', '.join(others)}" if others else "with nobody else"
             yield f"{name.removeprefix(SHARED)} ({whom})"
 
     async def _erase(self, whose: Principal, actor: str, reason: str) -> Erasure:
-        self._remove_workspaces(await self.store.holdings(whose))
+        self._remove_workspaces(await self.store.holdings(whose, ()))
         now = self.host.clock.now_us()
         erased = await self.store.erase(whose, now, actor=actor, reason=reason)
+        forget(self.store)
         if self.host.memory_rules.memory is None:
             return erased
         gone = await self.memory.erase(whose, now, actor=actor, reason=reason)

@@ -151,7 +151,7 @@ class Granting(Ground):
         uses, arguments = scope.get("uses", 0), scope.get("arguments")
         _check_number("hours", hours, float)
         _check_number("uses", uses, int)
-        whose = person_of(scope.get("principal", ""), ())
+        whose = person_of(scope.get("principal", ""), (), "principal")
         until = self.host.clock.now_us() + round(hours * HOUR_US) if hours else 0
         return ev.GrantMade(
             n=0,

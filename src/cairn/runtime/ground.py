@@ -10,6 +10,7 @@ from cairn.agent import Agent
 from cairn.core.messages import clean
 from cairn.core.state import RunState
 from cairn.engine.client import Client, settled
+from cairn.engine.ends import asked_for
 from cairn.engine.given import check_seq, check_text
 from cairn.engine.host import Host
 from cairn.engine.load import fold_entries
@@ -17,7 +18,7 @@ from cairn.engine.notify import Notifier
 from cairn.engine.portal import Portal
 from cairn.engine.result import Run, result_of, run_of
 from cairn.engine.worker import drive
-from cairn.errors import CairnError, ConfigError, safe_repr
+from cairn.errors import CairnError, ConfigError, safe_repr, words_of
 from cairn.governance.tool_names import meant
 from cairn.ports import Store
 from cairn.runtime.checked import checked
@@ -101,6 +102,7 @@ class Ground:
 
     async def _drive_on(self, run: str) -> None:
         """Drive it, and once more if a decision came when it had already had its last look."""
+        task = asyncio.current_task()
         try:
             while True:
                 self._again.discard(run)
@@ -111,10 +113,14 @@ class Ground:
                         break
                 else:
                     return
-        except CairnError as error:
-            log.warning("run %s is no longer driven in the background: %s", run, error)
+        except BaseException as error:  # nobody waits for this task: what it came to is told here
+            if asked_for(error, task):
+                raise
+            trace = None if isinstance(error, CairnError) else error
+            said = "run %s is no longer driven in the background: %s"
+            log.warning(said, run, words_of(error), exc_info=trace)
         finally:
-            self._let_go(run, asyncio.current_task())  # at once: who spawns now starts anew
+            self._let_go(run, task)  # at once: who spawns now starts anew
 
     def _meant(self, agent: str, tool: str) -> str:
         """What to write instead of a tool that the agent does not have."""

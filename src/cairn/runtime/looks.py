@@ -15,6 +15,7 @@ from cairn.core.policy import Policy
 from cairn.core.replay import Replay
 from cairn.core.requests import Request
 from cairn.core.views import Manifest
+from cairn.engine.folders import workspace_of
 from cairn.engine.given import check_session, check_statuses
 from cairn.engine.load import load, manifest_of, read_artifact
 from cairn.engine.replay import Reader, replay_run
@@ -88,11 +89,13 @@ class Looks(Ground):
             UnknownRun: there is no such run.
             ConfigError: this runtime was made without workspaces.
         """
-        info = await self.store.info(run)
+        await self.store.info(run)
         if self.host.workspaces is None:
             fix = "Make it with Runtime(workspace=...)"
             raise ConfigError("workspace", "this runtime has none", fix)
-        return self.host.workspaces.of(run, info.session)
+        place = await workspace_of(self.host.workspaces, self.store, await load(self.store, run))
+        assert place is not None  # noqa: S101 - there are workspaces
+        return place
 
     @checked
     async def trace_async(self, run: str, after: int = 0) -> list[Entry]:

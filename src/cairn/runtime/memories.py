@@ -21,6 +21,7 @@ from cairn.memory.facts import (
     fact_number,
     typed,
 )
+from cairn.memory.listing import facts_as_of, state_of
 from cairn.memory.port import Indexing, Memory
 from cairn.memory.rules import DEFAULT_RULES, MemoryRules
 from cairn.runtime.checked import checked
@@ -79,7 +80,7 @@ class Remembering(Ground):
         scope: str = "user",
         agent: str = "",
         project: str = "",
-        days: float = 0.0,
+        days: float | None = None,
         supersedes: str = "",
         tags: tuple[str, ...] = (),
         by: Principal | str = "",
@@ -90,10 +91,10 @@ class Remembering(Ground):
             text: The fact; at most 4,000 characters. Registered secrets are taken out of it.
             principal: For whom.
             scope: `user`, or `project` or `agent` where the deployment shares them.
-            agent: Whose facts, in the scope `agent`; needed there.
-            project: Of which project, in the scope `project`; by default the one that
-                `MemoryRules` names.
-            days: After how many days it counts no more, up to 3,650; 0 for never.
+            agent: Whose facts, in the scope `agent`; needed there, and refused elsewhere.
+            project: Of which project, in the scope `project`, and refused elsewhere; by default
+                the one that `MemoryRules` names.
+            days: After how many days it counts no more, above 0 and up to 3,650; None for never.
             supersedes: The fact it replaces, as `m7`.
             tags: Words to sort and find it by.
             by: Who adds it, kept as the fact's actor; the principal by default.
@@ -105,8 +106,13 @@ class Remembering(Ground):
         """
         whose = principal_of(principal)
         rules = self.host.memory_rules
-        named = rules.check_said(whose, project)
-        within = rules.scope(scope, whose, check_text("agent", agent), named)
+        named = await rules.check_said(whose, project, self.host.asks)
+        own = await rules.own(whose, self.host.asks)
+        for kind, name in (("agent", check_text("agent", agent)), ("project", named)):
+            if name and scope != kind:  # kept for somebody else than is said, it would not be found
+                fix = f'Write scope="{kind}" beside it, or leave it out'
+                raise ConfigError(kind, f"facts of the scope {safe_repr(scope)} have none", fix)
+        within = rules.scope(scope, whose, agent, named, own)
         self.client.check_names(whose, project=named)
         now = self.host.clock.now_us()
         redact = self.host.secrets.of(whose).text
@@ -119,7 +125,7 @@ class Remembering(Ground):
             supersedes=fact_number(supersedes, "supersedes") if supersedes else 0,
             tags=checked_tags(tags, redact, "tags"),
         )
-        actor = person_of(by, ()).id or whose.id
+        actor = _actor(by) or whose.id
         return await self.memory.keep(new, "", now, actor)
 
     @checked
@@ -153,7 +159,8 @@ class Remembering(Ground):
             principal=whose,
             now=self.host.clock.now_us,
             agent=check_text("agent", agent),
-            project=rules.check_said(whose, project),
+            project=await rules.check_said(whose, project, self.host.asks),
+            asks=self.host.asks,
         )
         return await desk.recall(said_in("query", query), scope, limit, MAX_TOKENS)
 
@@ -165,15 +172,14 @@ class Remembering(Ground):
 
         Args:
             principal: Only those kept for this one; all by default.
-            state: Only `live`, `waiting` or `superseded` ones; all by default.
+            state: Only `live`, `expired`, `waiting` or `superseded` ones; all by default.
         """
-        where = FactFilter(limit=ALL, state=_state(state))
+        wanted = state_of(state, "state")
+        where = FactFilter(limit=ALL, state=wanted)
         if principal is not None:
             whose = principal_of(principal)
-            where = FactFilter(
-                principal=whose.id, tenant=whose.tenant, state=_state(state), limit=ALL
-            )
-        return await self.memory.facts(where)
+            where = FactFilter(principal=whose.id, tenant=whose.tenant, state=wanted, limit=ALL)
+        return await facts_as_of(self.memory, where, self.host.clock.now_us())
 
     @checked
     async def accept_fact_async(
@@ -185,6 +191,9 @@ class Remembering(Ground):
         reason: str = "",
     ) -> None:
         """Accept a fact: from here on it counts, with this trust. Nothing else raises it.
+
+        Where the principal has a live fact of the same words, one is left: that which counts
+        longer, with the better trust of both. The other stands behind it as replaced by it.
 
         Args:
             fact: Its id, as `m7`. It waits, or it is remembered already.
@@ -265,7 +274,7 @@ class Remembering(Ground):
     def _why(self, by: Principal | str, reason: str) -> tuple[str, str]:
         """Who decides, and why, as it may be kept."""
         said = self.host.secrets.anyones().text(said_in("reason", reason))
-        return person_of(by, ()).id, said
+        return _actor(by), said
 
     remember = twin(remember_async)
     recall = twin(recall_async)
@@ -278,8 +287,6 @@ class Remembering(Ground):
     index_facts = twin(index_facts_async)
 
 
-def _state(state: str) -> str:
-    if state not in {"", "live", "waiting", "superseded"}:
-        fix = "Use live, waiting or superseded"
-        raise ConfigError("state", f"{safe_repr(state)} is none", fix)
-    return state
+def _actor(by: object) -> str:
+    """Who a fact says has handled it: a name as a principal's is, and never altered."""
+    return person_of(check_text("by", by) if isinstance(by, str) else by, ()).id

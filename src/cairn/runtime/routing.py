@@ -17,6 +17,7 @@ from cairn.agent import MODES
 from cairn.core.erasing import SHARED
 from cairn.core.messages import Principal, Record
 from cairn.core.names import listed, nearest
+from cairn.core.routed import check_person
 from cairn.engine.given import Given, check_mode, check_text, principal_of
 from cairn.engine.result import Run
 from cairn.errors import ConfigError, NoRoute, safe_repr
@@ -247,11 +248,12 @@ class Routing(Sessions):
 
         Raises:
             NoRoute: no route takes it.
-            ConfigError: a name cannot be stored, or the key is too long.
+            ConfigError: a name cannot be stored, the key is too long, or the principal is called
+                like that of a shared conversation.
         """
         if principal == "":
             raise ConfigError("principal", "it is empty", "Say who sends the message")
-        who = principal_of(principal)
+        who = check_person(principal_of(principal))
         check_text("channel", channel)
         check_text("key", key)
         if len(key) > KEY_CHARS:
@@ -326,7 +328,8 @@ class Routing(Sessions):
         to = self.route(channel=channel, principal=sender, key=key)
         how = mode or to.mode
         return await self._post(
-            *(to.session, text, to.agent, to.principal, sender.id, how, id), project=to.project
+            *(to.session, text, to.agent, to.principal, sender.id, how, id),
+            project=to.project,
         )
 
     receive = twin(receive_async)

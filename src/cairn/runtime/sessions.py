@@ -10,6 +10,7 @@ from cairn.agent import MODES
 from cairn.core import commands as cmd
 from cairn.core.messages import Part, Principal, Record
 from cairn.core.names import listed
+from cairn.core.routed import check_begun, check_person
 from cairn.engine import following
 from cairn.engine import sessions as talk
 from cairn.engine.client import Task, new_id, same_person
@@ -21,7 +22,7 @@ from cairn.engine.given import (
     parts_of,
     principal_of,
 )
-from cairn.engine.handed import check_active
+from cairn.engine.handed import check_active, has_roles
 from cairn.engine.load import load
 from cairn.engine.result import Run
 from cairn.engine.sessions import Conversation, message_id
@@ -93,13 +94,15 @@ class Sessions(Tasks):
         next turn. `queue`: it starts a run of its own when that one, and those queued before it,
         are over. `interrupt`: as `queue`, and the active run ends as cancelled as soon as nothing
         of it is in flight. Otherwise a new run starts. What an active run ends without having
-        read starts the next run.
+        read starts the next run. A message that is to steer waits as with `queue` where the active
+        run is of another agent than the named one, or has a role that the principal does not have.
 
         Args:
             session: Its id.
             text: The message.
-            agent: Who begins, or goes on; by default the agent of the run before.
-            principal: For whom; a session belongs to one.
+            agent: Who begins, or goes on; by default the agent of the run before. A run at work is
+                steered only if it is of this agent.
+            principal: For whom; a session belongs to one. Its roles are those of this message.
             mode: By default what the agent's `on_message` says, `steer` if that is not known here.
             id: The sender's own id of the message: the same one twice is one message.
             project: The project that the conversation is about, as for `run`.
@@ -108,7 +111,9 @@ class Sessions(Tasks):
             UnknownRun: the session is new and no agent was named, or it is another principal's.
             RunConflict: the id is that of another message.
             SessionBusy: others keep moving the session.
-            UnknownAgent, ConfigError, StoreError.
+            ConfigError: a value is not usable, or the session is new and called as only routing
+                calls one.
+            UnknownAgent, StoreError.
         """
         posted = await self.post_async(
             session, text, agent=agent, principal=principal, mode=mode, id=id, project=project
@@ -128,7 +133,8 @@ class Sessions(Tasks):
         project: str = "",
     ) -> Posted:
         """As `send`, but return as soon as the message is kept, and leave the rest to a worker."""
-        who = principal_of(principal)
+        who = check_person(principal_of(principal))
+        await self._check_begun(check_session(session))
         return await self._post(session, text, agent, who, who.id, mode, id, project=project)
 
     async def _post(
@@ -162,10 +168,10 @@ class Sessions(Tasks):
                 return await self._as_posted(session, where.run, where.seq, mode)
             name = agent or (last.agent if last is not None else "")
             how = mode or self._mode_of(name)
-            if line and how == "steer" and await self._has_begun(line[0].run):
+            if line and how == "steer" and await self._takes(line[0], agent, who):
                 if project:
                     await self._check_project(session, line[0].run, who, project)
-                posted = await self._steer(session, line[0], parts, sender, key)
+                posted = await self._steer(session, line[0], parts, who, sender, key)
             else:
                 how = "queue" if line and how == "steer" else how
                 task = await self._task_of(
@@ -187,10 +193,17 @@ class Sessions(Tasks):
         if not same_person(state.principal, who):
             raise UnknownRun(f"there is no session {session!r}")
 
-    async def _has_begun(self, run: str) -> bool:
-        """Whether a run has had its turn; until then a message waits behind it."""
-        created = (await load(self.store, run)).created
-        return created is not None and not created.behind
+    async def _takes(self, run: RunInfo, agent: str, who: Principal) -> bool:
+        """Whether a run can be told a message; else that waits behind it, for a run of its own.
+
+        It has had its turn, it is of the agent that was named, and none of its roles is one that
+        the sender does not have: a message is worked on with no more than that.
+        """
+        state = await load(self.store, run.run)
+        created = state.created
+        if created is None or created.behind:
+            return False
+        return agent in {"", created.agent, state.agent} and has_roles(who, state.principal)
 
     async def _check_project(self, session: str, run: str, who: Principal, project: str) -> None:
         """Refuse to tell an active run something that is about another project.
@@ -198,15 +211,22 @@ class Sessions(Tasks):
         Raises:
             ConfigError: it is, or no such project may be said.
         """
-        self.host.memory_rules.check_said(who, project)
+        await self.host.memory_rules.check_said(who, project, self.host.asks)
         check_active(session, await load(self.store, run), project)
 
     async def _steer(
-        self, session: str, run: RunInfo, parts: tuple[Part, ...], sender: str, key: str
+        self,
+        session: str,
+        run: RunInfo,
+        parts: tuple[Part, ...],
+        who: Principal,
+        sender: str,
+        key: str,
     ) -> Posted | None:
         """Have the active run read it; None when it has just ended, or somebody was faster."""
         try:
-            done = await self.client.submit(run.run, cmd.Queue(parts=parts, id=key), sender)
+            message = cmd.Queue(parts=parts, id=key, roles=who.roles)
+            done = await self.client.submit(run.run, message, sender)
         except IllegalTransition:
             return None
         if done.entry is None:
@@ -310,7 +330,7 @@ class Sessions(Tasks):
         Raises:
             UnknownRun: there is no such session, or it is another principal's.
         """
-        await talk.check_owner(self.store, session, principal_of(principal))
+        await talk.check_owner(self.store, session, check_person(principal_of(principal)))
         return await talk.conversation(self.store, session)
 
     # ---------------------------------------------------------------- moving
@@ -336,10 +356,11 @@ class Sessions(Tasks):
         Raises:
             UnknownRun: there is no such session or run, or it is another principal's.
             IllegalTransition: the run is not over.
-            ConfigError: there is a session of the new id, or it is empty or blank.
+            ConfigError: there is a session of the new id, or it is empty or blank, or called as
+                only routing calls one.
         """
-        check_session(new, "new")
-        who = principal_of(principal)
+        check_begun(check_session(new, "new"), "new")
+        who = check_person(principal_of(principal))
         await talk.check_owner(self.store, session, who)
         return await talk.fork(self.store, self.host.clock, session, new, at, who.id)
 
@@ -357,7 +378,7 @@ class Sessions(Tasks):
             SessionBusy: a run of the session is not over.
             IllegalTransition: the run is not over.
         """
-        who = principal_of(principal)
+        who = check_person(principal_of(principal))
         await talk.check_owner(self.store, session, who)
         return await talk.rewind(self.store, self.host.clock, session, to, who.id)
 
@@ -374,7 +395,7 @@ class Sessions(Tasks):
             UnknownRun: there is no such session, or it is another principal's.
             ConfigError: the title is too wide, or holds a secret.
         """
-        who = principal_of(principal)
+        who = check_person(principal_of(principal))
         await talk.check_owner(self.store, session, who)
         self.client.check_names(who, title=title)
         return await talk.set_title(self.store, self.host.clock, session, title, who.id)

@@ -8,9 +8,10 @@ from typing import Literal, Unpack
 
 from cairn.core.events import TaskKind
 from cairn.core.intake import narrower
-from cairn.core.limits import Limits
+from cairn.core.limits import FIELDS, Limits
 from cairn.core.messages import Principal, text_of
 from cairn.core.policy import Policy
+from cairn.core.routed import check_begun, check_person, is_routed
 from cairn.engine.client import Task
 from cairn.engine.deployed import check_run_policy
 from cairn.engine.given import (
@@ -23,6 +24,7 @@ from cairn.engine.given import (
     parts_of,
     principal_of,
 )
+from cairn.engine.handed import Said
 from cairn.engine.numbers import check_whole
 from cairn.engine.result import Run
 from cairn.engine.stream import stream_run
@@ -62,7 +64,9 @@ class Tasks(Ground):
         Args:
             agent: Name of the agent.
             input: The task.
-            id: Run id; a fresh one by default. The same task under the same id is the same run.
+            id: Run id; a fresh one by default. The same task under the same id is the same run,
+                with the session, bounds, kind, approvals and policy that it was started with;
+                what is not named again stays as it is.
             principal: For whom it works; a string is its id.
             session: The conversation it continues.
             limits: Its bounds, which can only be stricter than the agent's: all of them as
@@ -79,7 +83,8 @@ class Tasks(Ground):
                 names; else it shares none. A session is about one project.
 
         Raises:
-            RunConflict: the id is taken by another task.
+            RunConflict: the id is taken by another task, or what is named of its session, bounds,
+                kind, approvals or policy is not what the run was started with.
             SessionBusy: the session has an active run, and no mode was given.
             UnknownAgent, ConfigError, StoreError.
             ToolsUnready, UnknownTools: a server of its tools cannot be reached, or does not have
@@ -110,8 +115,22 @@ class Tasks(Ground):
     @checked
     async def enqueue_async(self, agent: str, input: Given, **options: Unpack[RunOptions]) -> str:
         """As `run`, but return the run id at once and leave the driving to a worker."""
+        check_person(principal_of(options.get("principal", LOCAL)))
+        await self._check_begun(_session_of(options.get("session", "")))
         task = await self._task_of(agent, input, options)
         return await self.client.start(task, options.get("id", ""))
+
+    async def _check_begun(self, session: str) -> None:
+        """Refuse to begin, by hand, a session that is called as only routing calls one.
+
+        Raises:
+            ConfigError: it is, and there is none of that name.
+        """
+        if not is_routed(session):
+            return
+        head, line = await self.store.session_head(session), await self.store.session_open(session)
+        if head is None and not line:
+            check_begun(session)
 
     async def _task_of(self, agent: str, input: Given, options: RunOptions) -> Task:
         """What is to be handed over, checked.
@@ -127,14 +146,17 @@ class Tasks(Ground):
             options.get("kind") or known.kind, options.get("approvals", "ask")
         )
         parts = parts_of(input)
-        by_rule = await known.intake.kind_of(text_of(parts))
+        intake = known.intake
+        by_rule = await intake.kind_of(text_of(parts)) if intake is not None else None
         narrowed = kind if by_rule is None else narrower(by_rule, kind)
         who = principal_of(options.get("principal", LOCAL))
         return Task(
             agent=agent,
             input=parts,
             principal=who,
-            project=self.host.memory_rules.check_said(who, options.get("project", "")),
+            project=await self.host.memory_rules.check_said(
+                who, options.get("project", ""), self.host.asks
+            ),
             session=_session_of(options.get("session", "")),
             limits=known.limits.narrowed(limits) if limits is not None else known.limits,
             kind=narrowed,
@@ -142,6 +164,7 @@ class Tasks(Ground):
             approvals=approvals,
             on_loop=known.on_loop,
             fingerprint=crew.fingerprint,
+            said=Said(kind=options.get("kind") or "", limits=_named(limits)),
             policy=check_run_policy(options.get("policy"), known, *self.host.policed),
             mode=check_mode(options.get("mode", ""), ("", "queue", "interrupt")),  # type: ignore[arg-type]  # one of the literals now
         )
@@ -182,6 +205,13 @@ class Tasks(Ground):
     start = twin(start_async)
     enqueue = twin(enqueue_async)
     work = twin(work_async)
+
+
+def _named(limits: Limits | Mapping[str, int] | None) -> dict[str, int]:
+    """The bounds that were named."""
+    if isinstance(limits, Limits):
+        return {name: getattr(limits, name) for name in FIELDS}
+    return dict(limits or {})
 
 
 def _session_of(given: object) -> str:

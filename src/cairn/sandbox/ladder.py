@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -127,6 +127,22 @@ def _attempt(rung: Rung, program: str, folder: Path) -> str:
     return f"it does not hold: {ended.stderr.strip()[-300:] or ended.why}"
 
 
+def _check_options(limits: object, bwrap: object, readable: Any, env: object) -> None:
+    """Refuse what is of another type. Raises `ConfigError`."""
+    several = isinstance(readable, list | tuple | set | frozenset)
+    paths = several and all(isinstance(each, str | os.PathLike) for each in readable)
+    pairs = env.items() if isinstance(env, Mapping) else [] if env is None else [(None, env)]
+    texts = all(isinstance(word, str) for pair in pairs for word in pair)
+    for field, fine, fix in (
+        ("limits", isinstance(limits, Limits | None), "Give cairn.sandbox.Limits(...)"),
+        ("bwrap", isinstance(bwrap, str), "Give the path of the program, as text"),
+        ("readable", paths, 'Give a list of folders, as ["/opt/data"]'),
+        ("env", texts, 'Give text for text, as {"LANG": "C.UTF-8"}'),
+    ):
+        if not fine:
+            raise ConfigError(f"sandbox.{field}", "it is of another type", fix)
+
+
 class Sandbox:
     """What an operator decided about walls. Nothing is tried before the first command.
 
@@ -162,6 +178,7 @@ class Sandbox:
             raise ConfigError(
                 "sandbox", f"there is no rung {safe_repr(require)}", f"The rungs are {names}"
             )
+        _check_options(limits, bwrap, readable, env)
         self.limits = limits or Limits()
         self._require = require
         self._bwrap = bwrap

@@ -36,7 +36,8 @@ class Limits(Record):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if isinstance(value, bool) or not value > 0:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not value > 0:
                 raise ConfigError(
                     f"limits.{name}", f"{safe_repr(value)} is no bound", "Give more than 0"
                 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.ports import Store
 from cairn.store.sqlite.filesystem import check_platform
 
@@ -32,7 +33,15 @@ def open_store(url_or_path: str | Path, *, durability: Durability = "full") -> S
         UnsupportedStore: this file, filesystem, library or platform cannot hold a store safely.
         SchemaTooNew: the file was written by a newer Cairn.
     """
+    given: object = url_or_path
+    if not isinstance(given, str | os.PathLike):
+        fix = "Give a file path, or :memory:"
+        raise ConfigError("store", f"{safe_repr(given)} is no place for a store", fix)
+    _check_durability(durability)
     text = str(url_or_path)
+    if not text.strip() or "\0" in text or not _is_encodable(text):
+        fix = "Give a path in plain characters, as cairn.db"
+        raise ConfigError("store", f"{safe_repr(text)} can be the path of no file", fix)
     if text == ":memory:":
         from cairn.store.inmemory import InMemoryStore
 
@@ -46,6 +55,33 @@ def open_store(url_or_path: str | Path, *, durability: Durability = "full") -> S
     from cairn.store.sqlite.store import open_sqlite
 
     return open_sqlite(text, durability=durability)
+
+
+def store_of(given: object, durability: Durability) -> Store:
+    """What a runtime is given as its store: one that is open already, or where to open it.
+
+    Raises:
+        As `open_store`.
+    """
+    _check_durability(durability)
+    if all(hasattr(given, verb) for verb in ("append", "submit", "close")):
+        return given  # type: ignore[return-value]  # it has what makes one
+    return open_store(given, durability=durability)  # type: ignore[arg-type]  # which looks
+
+
+def _check_durability(given: object) -> None:
+    if given not in ("full", "process"):
+        fix = "Write 'full' or 'process'"
+        raise ConfigError("durability", f"{safe_repr(given)} is not known", fix)
+
+
+def _is_encodable(text: str) -> bool:
+    """Whether the file system has a name for it; a lone surrogate has none."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def restore(backup_path: str | Path, path: str | Path) -> None:

@@ -11,12 +11,22 @@ from msgspec.structs import replace
 
 from cairn.core.budgets import scoped
 from cairn.core.codec import Row
-from cairn.core.erasing import Erasure, Holdings, Share, check_over, emptied, share_of, whose
+from cairn.core.erasing import (
+    Erasure,
+    Holdings,
+    Share,
+    check_over,
+    emptied,
+    erased_before,
+    share_of,
+    whose,
+)
 from cairn.core.events import Entry, ErasedFact, PrincipalErased, RunCreated, StoreErased
 from cairn.core.messages import Principal, clean
 from cairn.core.run_table import ERASED
 from cairn.memory import shelf
 from cairn.memory.port import Memory
+from cairn.memory.told import facts_told
 from cairn.ports import RunInfo
 from cairn.store.memory_lines import Journal
 from cairn.store.retention import ENDED_VALUES
@@ -92,6 +102,17 @@ class Erasing:
             and journal.new.digest != ERASED
             and any(entry.actor == who.id for entry in journal.entries)
             and self._tenant(journal) == who.tenant
+        ]
+
+    def recalled(self, facts: Collection[int]) -> list[Journal]:
+        """Runs of others whose journals tell one of these facts."""
+        mine = {journal.new.run for journal in self.runs}
+        return [
+            journal
+            for journal in self.journals.runs.values()
+            if facts
+            and journal.new.run not in mine
+            and any(not facts_told(entry.event).isdisjoint(facts) for entry in journal.entries)
         ]
 
     def _tenant(self, journal: Journal) -> str:
@@ -198,23 +219,27 @@ class Erases(ABC):
     def memory(self) -> Memory:
         """The facts that are kept here."""
 
-    async def holdings(self, principal: Principal) -> Holdings:
+    async def holdings(
+        self, principal: Principal, facts: Collection[int] | None = None
+    ) -> Holdings:
         """See `Store.holdings`."""
         journals = self._shared()
-        facts = facts_of(journals, principal)
+        kept = facts_of(journals, principal)
         with journals.lock:
             found = self._erasing(principal)
-            share = found.share(facts)
+            share = found.share(kept)
+            told = erased_before(journals.store.entries, principal) | kept
             return Holdings(
                 runs=tuple(map(self._info, found.runs)),
                 sessions=share.sessions,
-                facts=len(facts),
+                facts=len(kept),
                 grants=share.grants,
                 budgets=share.budgets,
                 notes=share.notes,
                 live=found.live,
                 foreign=found.foreign,
                 elsewhere=tuple(map(self._info, found.elsewhere())),
+                recalled=tuple(map(self._info, found.recalled(told if facts is None else facts))),
             )
 
     async def erase(

@@ -42,7 +42,7 @@ from cairn.errors import (
 from cairn.memory.embedding import Embedding
 from cairn.memory.inmemory import InMemoryMemory, Tables
 from cairn.memory.port import Memory
-from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo
+from cairn.ports import Beside, Claim, NewRun, Pruned, RunFilter, RunInfo
 from cairn.store.counting import Budgets, Spent
 from cairn.store.erasing import Erases
 from cairn.store.memory_lines import Journal, drivable, info_of, matches
@@ -440,20 +440,23 @@ class InMemoryStore(SessionReads, Erases):
 
     async def prune(
         self, before: int, dry_run: bool = False, session: str = "", now: int = 0
-    ) -> list[str]:
+    ) -> Pruned:
         """See `Store.prune`."""
         self._check_open()
         journals, now = self.journals, now or time.time_ns() // 1000
         with journals.lock:
             lines = [self._info(journal) for journal in reversed(journals.runs.values())]
-            ended = journals.sessions.unbegun(journals.store.entries, before, session)
-            ties = journals.sessions.ties(ended)
+            forks = journals.sessions.unbegun(journals.store.entries, before, session)
+            ties = journals.sessions.ties(forks)
             chosen = prunable(lines, before, self._is_settled, session, ties)
+            over: set[str] = set()
             if not dry_run:
-                ended = {name for name in ended if journals.sessions.forget(name)}
-                ended |= {name for run in chosen if (name := self._remove(run, now))}
+                had = {journals.runs[run].new.session for run in chosen} - {""}
+                forks = {name for name in forks if journals.sessions.forget(name)}
+                ended = forks | {name for run in chosen if (name := self._remove(run, now))}
                 silence(journals.store, self._sealed(journals.store), ended, now)
-            return chosen
+                over = {name for name in had if not journals.sessions.of(name)}
+            return Pruned(chosen, forks, over)
 
     def _is_settled(self, run: str) -> bool:
         return settled(run, lambda: self._read(run, 0, self.journals.find(run).head))

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from unittest.mock import patch
+
 from cairn.errors import Refused
 from cairn.memory.embedding import Embedding
 from cairn.memory.facts import FactFilter
 from cairn.memory.port import Memory
+from cairn.memory.shelf import SWEPT_AT_ONCE
 from cairn.testing.memory_promises import (
     ANN,
     BOB,
@@ -31,14 +35,15 @@ class ChainPromises(MemoryPromises):
         """Its trust, its words and its meaning."""
 
         async def promise(memory: Memory) -> None:
-            await memory.keep(fact("zzzz Rome.", trust="owner"), "", NOW)
-            await memory.keep(fact("zzzz Oslo.", supersedes=1), "", NOW)
-            await memory.keep(fact("zzzz Lima.", supersedes=2), "", NOW)
+            await memory.keep(fact("zzzz Rome."), "", NOW)
+            for n, town in ((1, "Oslo"), (2, "Lima")):
+                new = fact(f"zzzz {town}.", supersedes=n, trust="owner")
+                await memory.keep(new, "", NOW)
             await memory.review(3, "rejected", NOW, actor="ada")
             assert await chain(memory) == [(1, "superseded", 2), (2, "live", 0)]
             await memory.review(2, "rejected", NOW, actor="ada")
             assert await chain(memory) == [(1, "live", 0)]
-            assert (await memory.get(1)).trust == "owner"
+            assert (await memory.get(1)).trust == "agent"
             assert await known(memory, "rome") == ["zzzz Rome."]
             assert await known(memory, "zzz") == ["zzzz Rome."]
             await memory.keep(fact("zzzz Bern.", supersedes=1), "", NOW)
@@ -85,7 +90,8 @@ class ChainPromises(MemoryPromises):
             assert await chain(memory) == [(1, "superseded", 4), (4, "live", 0)]
             await memory.review(4, "rejected", NOW, actor="ada")
             assert await chain(memory) == [(1, "live", 0)]
-            await memory.keep(fact("Opens at 5.", BOB, SHOP, supersedes=1), "", NOW)
+            last = fact("Opens at 5.", BOB, SHOP, supersedes=1, trust="owner")
+            await memory.keep(last, "", NOW, "bob")
             assert await memory.forget(5, NOW) == [1, 5]
 
         self.held(promise)
@@ -136,3 +142,62 @@ class ChainPromises(MemoryPromises):
             assert len(await memory.facts(FactFilter(state="waiting"))) == 1
 
         self.held(promise)
+
+    def test_only_so_many_replaced_facts_stand_behind_one(self) -> None:
+        """Those that were replaced the longest ago are removed as expired ones are."""
+
+        async def promise(memory: Memory) -> None:
+            for n in range(8):
+                await memory.keep(fact(f"Lives in town {n}.", supersedes=n), "", NOW)
+            assert await chain(memory) == [
+                *((n, "superseded", n + 1) for n in range(3, 8)),
+                (8, "live", 0),
+            ]
+            for n in (1, 2):
+                gone = await memory.gone(n)
+                assert gone is not None
+                assert gone.why == "expired"
+            await memory.review(8, "rejected", NOW, actor="ada")
+            assert await known(memory, "lives") == ["Lives in town 6."]
+            assert await memory.forget(7, NOW) == [3, 4, 5, 6, 7]
+
+        with bound(5):
+            self.held(promise)
+
+    def test_the_oldest_of_all_that_a_fact_has_replaced_goes_first(self) -> None:
+        """Also where it has taken the place of two, and where a person has accepted it."""
+
+        async def promise(memory: Memory) -> None:
+            for n in range(4):
+                await memory.keep(fact(f"Lives in town {n}.", supersedes=n), "", NOW)
+            await memory.keep(fact("Lives in Rome."), "", NOW)
+            await memory.keep(fact("Lives in Rome.", supersedes=4), "", NOW)
+            assert [n for n, *_ in await chain(memory)] == [2, 3, 4, 5, 6]
+            await memory.keep(fact("Works in Bern."), "", NOW)
+            await memory.keep(untrusted("Lives in Oslo.", supersedes=6), "", NOW)
+            await memory.review(8, "accepted", NOW, actor="ada")
+            assert [n for n, *_ in await chain(memory)] == [3, 4, 5, 6, 7, 8]
+            assert await memory.forget(8, NOW) == [3, 4, 5, 6, 8]
+
+        with bound(4):
+            self.held(promise)
+
+    def test_a_chain_that_is_far_too_long_is_shortened_little_by_little(self) -> None:
+        """As an older version may have left it: no single write removes thousands of facts."""
+
+        async def promise(memory: Memory) -> None:
+            for n in range(SWEPT_AT_ONCE + 20):
+                await memory.keep(fact(f"Lives in town {n}.", supersedes=n), "", NOW)
+            last = SWEPT_AT_ONCE + 20
+            with bound(5):
+                await memory.keep(fact("Lives in Rome.", supersedes=last), "", NOW)
+                assert len(await chain(memory)) == last + 1 - SWEPT_AT_ONCE
+                await memory.keep(fact("Lives in Oslo.", supersedes=last + 1), "", NOW)
+                assert [n for n, *_ in await chain(memory)] == list(range(last - 3, last + 3))
+
+        self.held(promise)
+
+
+def bound(most: int) -> AbstractContextManager[object]:
+    """Fewer replaced facts may stand behind one, so that few are enough to see it."""
+    return patch("cairn.memory.shelf.MOST_REPLACED", most)

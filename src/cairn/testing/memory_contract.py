@@ -32,6 +32,7 @@ from cairn.testing.memory_promises import (
     texts,
     untrusted,
 )
+from cairn.testing.memory_reviews import ReviewPromises
 
 
 class KeepingPromises(MemoryPromises):
@@ -369,5 +370,5 @@ class KeepingPromises(MemoryPromises):
         self.held(promise)
 
 
-class MemoryContract(KeepingPromises, PeoplePromises, ChainPromises, EndPromises):
+class MemoryContract(KeepingPromises, PeoplePromises, ChainPromises, EndPromises, ReviewPromises):
     """All promises of a memory."""

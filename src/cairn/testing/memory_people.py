@@ -77,6 +77,27 @@ class PeoplePromises(MemoryPromises):
 
         self.held(promise)
 
+    def test_what_an_agent_keeps_replaces_nothing_that_a_person_has_said_by_itself(self) -> None:
+        """It waits, whatever rule there is, and replaces only once it is accepted."""
+
+        async def promise(memory: Memory) -> None:
+            await memory.keep(fact("The limit is 50.", trust="owner"), "", NOW, "ann")
+            kept = await memory.keep(fact("The limit is 9000.", supersedes=1), "", NOW)
+            assert (kept.state, kept.replaced) == ("waiting", ())
+            assert kept.why == "it would replace m1, which is trusted more"
+            assert await known(memory, "limit") == ["The limit is 50."]
+            assert await known(memory, "limit") == ["The limit is 50."]
+            owner = fact("The limit is 70.", supersedes=1, trust="owner")
+            assert (await memory.keep(owner, "", NOW, "ann")).state == "live"
+            same = fact("The limit is 80.", supersedes=3, trust="owner")
+            assert (await memory.keep(same, "", NOW, "ann")).state == "live"
+            await memory.keep(fact("The room is 1."), "", NOW)
+            assert (await memory.keep(fact("The room is 2.", supersedes=5), "", NOW)).replaced == (
+                5,
+            )
+
+        self.held(promise)
+
     def test_untrusted_replaces_untrusted_and_nobody_replaces_anothers(self) -> None:
         """The same trust is enough, but it has to be one's own fact."""
 

@@ -13,21 +13,30 @@ from cairn.core.codec import Row
 from cairn.core.commands import Queue, Resolve
 from cairn.core.erasing import whose
 from cairn.core.events import (
+    Block,
     Entry,
     ErasedFact,
     Event,
     GrantMade,
     GrantRevoked,
     GrantUsed,
+    MemoryRecalled,
+    ModelCompleted,
+    ModelRequested,
     PrincipalErased,
+    RunCompleted,
     SessionForked,
     SessionRewound,
     SessionTitled,
     StoreErased,
+    ToolCompleted,
+    ToolStarted,
 )
+from cairn.core.limits import Reservation, Usage
 from cairn.core.messages import Principal, Text
 from cairn.core.state import RunState
 from cairn.errors import ConfigError, Fenced, Refused, RunErased, UnknownRun
+from cairn.memory.block import INTRO
 from cairn.ports import NewRun, RunFilter, Store
 from cairn.testing.store_journals import note
 from cairn.testing.store_promises import Promises, refused
@@ -54,6 +63,34 @@ async def of_bob(
     await create(store, story)
     await drive(store, story, story.finish(), release=True)
     return story
+
+
+async def told(
+    store: Store, run: str, *, recalled: int = 0, shown: str = "", whose: str = "bob"
+) -> None:
+    """A run that was told of facts: by a call, or in a block of the context; it was completed."""
+    story = Story(run)
+    story.new = msgspec.structs.replace(story.new, principal=whose)
+    await create(store, story)
+    scenes = [story.call()] if recalled else []
+    if recalled:
+        call = f"c{story.state.last_call}"
+        scenes += [
+            story.tell(
+                ToolStarted(call=call, effect="read", recovery="repeat", rule="test"),
+                MemoryRecalled(call=call, facts=(recalled,)),
+                ToolCompleted(call=call, result=msgspec.Raw(b'"told"')),
+            )
+        ]
+    block = Block(name="known", text=f"{INTRO}\n- {shown}" if shown else "house rules")
+    request = ModelRequested(
+        model="scripted", reserved=Reservation(input_tokens=9, output_tokens=9), blocks=(block,)
+    )
+    scenes.append(story.tell(request, step=story.state.step + 1))
+    reply = ModelCompleted(parts=(Text("done"),), usage=Usage(input_tokens=7, output_tokens=2))
+    scenes.append(story.tell(reply))
+    scenes.append(story.tell(RunCompleted(answer=story.state.answer)))
+    await drive(store, story, *scenes, release=True)
 
 
 def bare(rows: list[Row]) -> list[tuple[int, int, str, int, bytes]]:
@@ -143,6 +180,24 @@ class ErasingPromises(Promises):
             assert [info.run for info in (await store.holdings(ANN)).elsewhere] == ["o"]
             assert await store.verify("o") == 2
             assert await store.verify("b") == story.state.seq
+
+        self.keep(promise)
+
+    def test_runs_of_others_that_were_told_of_somebodys_facts_are_found_and_stay(self) -> None:
+        async def promise(store: Store) -> None:
+            await told(store, "by-call", recalled=7)
+            await told(store, "by-block", shown="m8 (user; owner; 2026-01-01): Rome " * 500)
+            await told(store, "of-another", recalled=9, shown="m10 (user): Oslo")
+            await told(store, "own", recalled=7, whose="ann")
+            for facts, runs in (({7}, ["by-call"]), ({8}, ["by-block"]), ({5, 11}, []), ((), [])):
+                assert [info.run for info in (await store.holdings(ANN, facts)).recalled] == runs
+            assert (await store.holdings(ANN)).recalled == (), "none is kept for her here"
+            await store.erase(ANN, LATER)
+            both = await store.holdings(ANN, {7, 8})
+            assert [info.run for info in both.recalled] == ["by-call", "by-block"]
+            assert await store.verify("by-call") == (await store.info("by-call")).head
+            await store.erase(Principal(id="bob"), LATER)
+            assert (await store.holdings(ANN, {7, 8})).recalled == ()
 
         self.keep(promise)
 

@@ -47,6 +47,18 @@ class RetentionPromises(Promises):
 
         self.keep(promise)
 
+    def test_sessions_that_have_no_run_any_more_are_named(self) -> None:
+        async def promise(store: Store) -> None:
+            await over(store, "a", session="one")
+            await over(store, "b", session="two")
+            await over(store, "c")
+            await create(store, Story("d", session="two", previous=None))
+            assert (await store.prune(LATER, dry_run=True)).sessions == ()
+            gone = await store.prune(LATER)
+            assert (sorted(gone), gone.sessions) == (["a", "c"], ("one",))
+
+        self.keep(promise)
+
     def test_what_still_runs_waits_or_is_held_stays(self) -> None:
         async def promise(store: Store) -> None:
             stories = [Story("queued"), Story("waiting"), Story("held")]
@@ -123,10 +135,13 @@ class RetentionPromises(Promises):
             await over(store, "r1", session="s")
             await said(store, SessionForked(session="f", run="r1", of="s"))
             assert await store.prune(LATER, session="f") == [], "it is not that old"
-            assert await store.prune(LATER + 1, True, "f") == []
-            assert await store.prune(LATER + 1, session="s") == [], "that is another one"
+            would = await store.prune(LATER + 1, True, "f")
+            assert (would, would.forks) == ([], ("f",)), "it is named before it goes"
+            other = await store.prune(LATER + 1, session="s")
+            assert (other, other.forks) == ([], ()), "that is another one"
             assert await stands_at(store, "f") == "r1"
-            assert await store.prune(LATER + 1, session="f") == []
+            gone = await store.prune(LATER + 1, session="f")
+            assert (gone, gone.forks) == ([], ("f",)), "and when it went"
             await refused(UnknownRun, store.session("f"))
             assert (await store.read("store"))[-1].event == SessionRemoved(notes=(1,))
             assert await store.prune(LATER + 1) == ["r1"]

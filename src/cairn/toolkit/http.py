@@ -14,7 +14,7 @@ from pydantic import Field
 
 from cairn.core.messages import Record
 from cairn.core.names import listed
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.toolkit.addresses import Network, networks
 from cairn.toolkit.exchange import Reply, Resolve, checked, exchange, resolve
 from cairn.toolkit.urls import MAX_URL_CHARS, Url, follow, parse, refused
@@ -117,11 +117,11 @@ def http_tool(  # noqa: PLR0913 - each is a choice of its own, and all have defa
     reach = Reach(
         allow_hosts=_patterns("allow_hosts", allow_hosts),
         deny_hosts=_patterns("deny_hosts", deny_hosts),
-        ports=tuple(allow_ports),
+        ports=_ports(allow_ports),
         addresses=_addresses(allow_addresses),
         headers=_own(headers, allow_hosts),
         max_bytes=max_bytes,
-        timeout=timeout,
+        timeout=_seconds(timeout),
         resolver=resolver,
         tls=tls,
     )
@@ -156,10 +156,38 @@ def _own(headers: Mapping[str, str] | None, allow_hosts: Sequence[str]) -> dict[
     if headers and not allow_hosts:
         problem = "these would be sent to any host that the model names"
         raise ConfigError("headers", problem, "Name the hosts with allow_hosts=")
+    given: object = headers
+    if not isinstance(given, Mapping | None):
+        raise ConfigError("headers", "these are no mapping", 'Write {"X-Name": "value"}')
     return dict(headers or {})
 
 
+def _list(field: str, given: object, fix: str) -> list[Any]:
+    if not isinstance(given, list | tuple | set | frozenset):
+        raise ConfigError(field, f"{safe_repr(given)} is no list", fix)
+    return list(given)
+
+
+def _ports(given: Sequence[int]) -> tuple[int, ...]:
+    fix = "Give numbers of ports, as [8080]"
+    ports = _list("allow_ports", given, fix)
+    for port in ports:
+        if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65_536:
+            raise ConfigError("allow_ports", f"{safe_repr(port)} is no port", fix)
+    return tuple(ports)
+
+
+def _seconds(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
+        raise ConfigError("timeout", f"{safe_repr(given)} cannot be used", "Give seconds above 0")
+    return given
+
+
 def _addresses(texts: Sequence[str]) -> tuple[Network, ...]:
+    fix = 'Write them as texts, as ["10.1.2.3", "10.0.0.0/8"]'
+    given = _list("allow_addresses", texts, fix)
+    if wrong := [each for each in given if not isinstance(each, str)]:
+        raise ConfigError("allow_addresses", f"{safe_repr(wrong[0])} is no address", fix)
     try:
         return networks(tuple(texts))
     except ValueError as error:
@@ -266,9 +294,13 @@ def _sendable(given: Mapping[str, str]) -> dict[str, str]:
 def _patterns(field: str, hosts: Sequence[str]) -> tuple[str, ...]:
     if isinstance(hosts, str):
         raise ConfigError(field, "this is one text", f'Give a list, as ["{hosts}"]')
-    for each in hosts:
-        if not re.fullmatch(r"(\*\.)?[a-z0-9_.:-]+", each) or each.endswith("."):
-            problem = f"{each!r} is no host in small letters"
+    for each in _list(field, hosts, 'Give names of hosts, as ["example.com"]'):
+        if (
+            not isinstance(each, str)
+            or not re.fullmatch(r"(\*\.)?[a-z0-9_.:-]+", each)
+            or each.endswith(".")
+        ):
+            problem = f"{safe_repr(each)} is no host in small letters"
             raise ConfigError(field, problem, "Write example.com, or *.example.com for all below")
     return tuple(hosts)
 

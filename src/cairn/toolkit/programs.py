@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from cairn.errors import ConfigError
+from cairn.errors import ConfigError, safe_repr
 from cairn.sandbox import Limits
 from cairn.toolkit.commands import Effect, Walls, run_confined, settle_of, walls_of, workspace_of
 from cairn.tools.context import Context
@@ -54,6 +54,12 @@ def python_tool(
         ConfigError: `sandbox` names no rung, or a folder of packages does not exist.
     """
     walls = walls_of(sandbox, limits)
+    given: object = packages
+    if not isinstance(given, list | tuple) or not all(
+        isinstance(each, str | os.PathLike) for each in given
+    ):
+        fix = 'Give a list of folders, as ["lib/site-packages"]'
+        raise ConfigError("packages", f"{safe_repr(given)} are no folders", fix)
     folders = [os.path.realpath(each) for each in packages]
     for folder in folders:
         if not Path(folder).is_dir():

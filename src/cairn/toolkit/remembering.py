@@ -62,9 +62,10 @@ async def remember(
         supersedes: The fact that it replaces, as m7.
         tags: Words to find it by that are not in its text.
     """
+    days = expires_days or None  # a model fills in every argument, and 0 is its word for never
     try:
         kept = await _desk(ctx).remember(
-            text, scope, days=expires_days, supersedes=supersedes, tags=tuple(tags or ())
+            text, scope, days=days, supersedes=supersedes, tags=tuple(tags or ())
         )
     except (ConfigError, Refused, UnknownRun) as error:
         raise ToolError(str(error)) from error

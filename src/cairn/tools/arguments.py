@@ -15,6 +15,7 @@ import msgspec
 from cairn.core.messages import Record
 from cairn.core.names import MESSAGE_CHARS, listed, nearest
 from cairn.core.rules import Check, Problem
+from cairn.errors import words_of
 from cairn.tools.schema import Arguments
 from cairn.tools.shapes import Schema, fields, find, shape
 from cairn.tools.text import preview, shorten
@@ -77,7 +78,10 @@ def make_check(tool: str, arguments: Arguments) -> Check:
             pass  # what exactly is wrong is found out below
         except Exception as error:  # validators are code of the user's and may raise anything
             return _unchecked(tool, error)
-        return _look_closely(tool, text, arguments)
+        try:
+            return _look_closely(tool, text, arguments)
+        except BaseException as error:  # what is shown of a fault runs their code: its text
+            return _unchecked(tool, error)
 
     return check
 
@@ -91,10 +95,11 @@ def make_check_some(tool: str, arguments: Arguments) -> Check:
         if isinstance(given, str):
             return Problem(message=shorten(f"The arguments of {tool} {given}", MESSAGE_CHARS))
         try:
-            return arguments.some()(msgspec.json.encode(given))
-        except ValidationError as error:
-            return Problem(message=_message(tool, _faults(error, given), arguments.parameters))
-        except Exception as error:  # validators are code of the user's and may raise anything
+            try:
+                return arguments.some()(msgspec.json.encode(given))
+            except ValidationError as error:
+                return Problem(message=_message(tool, _faults(error, given), arguments.parameters))
+        except BaseException as error:  # validators, and the text of what they raise: theirs too
             return _unchecked(tool, error)
 
     return check
@@ -112,8 +117,6 @@ def _look_closely(tool: str, text: str, arguments: Arguments) -> dict[str, Any] 
             return {**arguments.defaults, **arguments.validate(msgspec.json.encode(given))}
         except ValidationError as error:
             faults = _faults(error, given)
-        except Exception as error:  # validators are code of the user's and may raise anything
-            return _unchecked(tool, error)
         if not _mend(given, faults):
             break
     return Problem(message=_message(tool, faults, arguments.parameters))
@@ -158,8 +161,8 @@ def _doubled(text: str) -> bool:
     return False
 
 
-def _unchecked(tool: str, error: Exception) -> Problem:
-    said = f"{type(error).__name__}: {error}"
+def _unchecked(tool: str, error: BaseException) -> Problem:
+    said = words_of(error)
     return Problem(message=shorten(f"The arguments of {tool} were refused: {said}", MESSAGE_CHARS))
 
 

@@ -20,8 +20,10 @@ from types import MethodType
 from typing import Any, NamedTuple, TypeVar
 
 from cairn.core.names import listed
+from cairn.errors import words_of
 from cairn.tools.runner import Threads, in_a_thread
 from cairn.tools.slots import Slots
+from cairn.tools.theirs import is_async
 
 T = TypeVar("T")
 LENT = Slots()
@@ -58,12 +60,6 @@ _shares: dict[tuple[int, ...], _Share] = {}
 _lock = threading.Lock()
 
 
-def is_async(function: Any) -> bool:
-    """Whether a call of it only makes a coroutine, and so cannot block."""
-    called = getattr(function, "__call__", None)  # noqa: B004 - an object's own method is meant
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
-
-
 class Overdue(TimeoutError):
     """A function took longer than it may; a plain one is still at it."""
 
@@ -75,6 +71,7 @@ async def called(
     seconds: float | None = None,
     slots: Slots = LENT,
     threads: Threads = in_a_thread,
+    of: object = None,
 ) -> Any:
     """What a function gives; what a plain one gives to await is awaited on the loop.
 
@@ -85,6 +82,8 @@ async def called(
         seconds: How long it may take; None where the caller sees to that.
         slots: Whose threads a plain function takes, at most half of them at once.
         threads: What a plain function runs in.
+        of: Whose share of the threads it takes, where it is called by another one; its own
+            by default.
 
     Raises:
         Overdue: its time is up. TimeoutError: no thread was free within 30 seconds, and it says
@@ -97,9 +96,9 @@ async def called(
         async with limit:
             if is_async(function):
                 return await contained(name, function(*arguments))
-            work = partial(function, *arguments)
+            work, whose = partial(function, *arguments), function if of is None else of
             given = await in_thread(
-                name, work, function, seconds=seconds or USUAL_S, slots=slots, threads=threads
+                name, work, whose, seconds=seconds or USUAL_S, slots=slots, threads=threads
             )
             return await contained(name, given) if inspect.isawaitable(given) else given
     except TimeoutError:
@@ -130,7 +129,7 @@ async def contained(name: str, work: Awaitable[T]) -> T:
 
 
 def _fault(name: str, error: BaseException) -> RuntimeError:
-    return RuntimeError(f"{name} raised {type(error).__name__}: {error}")
+    return RuntimeError(f"{name} raised {words_of(error)}")
 
 
 async def in_thread(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
 from sys import float_info
-from typing import TYPE_CHECKING, Any, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, get_args
 
 from cairn.core.events import Effect, Recovery
 from cairn.core.names import listed, nearest
@@ -15,10 +15,14 @@ from cairn.core.rules import SECOND_US
 from cairn.core.secrets import NAME as SECRET_NAME
 from cairn.core.terms import ApprovalTerms
 from cairn.errors import safe_repr
+from cairn.tools.on_loop import watched
 from cairn.tools.signature import Signature, refuse
+from cairn.tools.theirs import is_async, is_theirs
 
 if TYPE_CHECKING:
     from cairn.tools.tool import Tool
+
+T = TypeVar("T")
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What tools may be called; providers accept no more."""
@@ -216,8 +220,10 @@ def _binds(
     tool: str, value: object, signature: Signature
 ) -> Callable[[dict[str, Any]], Sequence[str]] | None:
     """From the arguments to the files they name: by a function, or by the parameters' names."""
-    if value is None or callable(value):
-        return value
+    if value is None:
+        return None
+    if callable(value):
+        return _asked_at_once(tool, "binds", value)
     named = (value,) if isinstance(value, str) else value
     known = [each.name for each in signature.parameters]
     if not isinstance(named, Sequence) or not named or not set(named) <= set(known):
@@ -249,4 +255,12 @@ def _conflict_key(
     if not callable(value):
         fix = "Give a parameter's name, or a function from the arguments to a str"
         raise refuse(tool, f"conflict_key={safe_repr(value)} names nothing", fix)
-    return value
+    return _asked_at_once(tool, "conflict_key", value)
+
+
+def _asked_at_once(tool: str, option: str, function: Callable[..., T]) -> Callable[..., T]:
+    """A function that decisions ask; one that is not of ours may hold them up."""
+    if is_async(function):
+        problem = f"{option}={safe_repr(function)} is async, and it is asked within a decision"
+        raise refuse(tool, problem, "Write it as a plain function that answers at once")
+    return watched(f"{option} of the tool {tool}", function) if is_theirs(function) else function

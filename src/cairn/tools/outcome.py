@@ -13,7 +13,7 @@ from typing import Literal
 
 from cairn.core.events import Effect
 from cairn.core.messages import Record
-from cairn.errors import ErrorClass, NotDone, ToolError, ToolSignal, Unsure
+from cairn.errors import ErrorClass, NotDone, ToolError, ToolSignal, Unsure, said_by, words_of
 from cairn.tools.text import shorten
 
 MESSAGE_CHARS = 2_000
@@ -56,6 +56,15 @@ class Outcome(Record):
 
 def classify(error: BaseException, effect: Effect) -> Outcome:
     """What an exception of a tool with this effect says about the call."""
+    try:
+        return _classified(error, effect)
+    except BaseException:  # even its attributes may be code of the user's: then nobody knows
+        kind: Literal["failed", "unsure"] = "failed" if effect == "read" else "unsure"
+        name = type(error).__name__
+        return Outcome(kind=kind, error_class=ErrorClass.TOOL_ERROR, message=name)
+
+
+def _classified(error: BaseException, effect: Effect) -> Outcome:
     error_class = _error_class(error)
     message = describe(error)
     if isinstance(error, NotDone):
@@ -67,14 +76,8 @@ def classify(error: BaseException, effect: Effect) -> Outcome:
 
 def describe(error: BaseException) -> str:
     """The exception in words: a tool's own signal as it is, others with their type."""
-    name = type(error).__name__
-    try:
-        said = str(error).strip()
-    except Exception:  # __str__ is the user's own code; the type must do
-        said = ""
-    if isinstance(error, ToolSignal) and said:
-        return shorten(said, DESCRIBED_CHARS)
-    return shorten(f"{name}: {said}" if said else name, DESCRIBED_CHARS)
+    said = said_by(error) if isinstance(error, ToolSignal) else ""
+    return shorten(said or words_of(error), DESCRIBED_CHARS)
 
 
 def _is_doubtful(error: BaseException) -> bool:

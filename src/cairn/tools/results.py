@@ -46,7 +46,7 @@ from typing import Any
 import msgspec
 
 from cairn.core.messages import clean
-from cairn.errors import ErrorClass, ToolError
+from cairn.errors import ErrorClass, ToolError, words_of
 from cairn.tools.text import clip, shorten
 
 __all__ = ["UnserialisableResult", "clip", "drain", "stand_in", "to_json"]
@@ -216,7 +216,7 @@ class _Walk:
         except _RefusedError:
             raise
         except Exception as error:  # properties, iterators and model hooks are the user's own code
-            said = f"{type(error).__name__}: {error}"
+            said = words_of(error)
             raise _RefusedError(f"({kind.__name__}) raised {shorten(said, 200)}") from error
         finally:
             self._inside.discard(id(value))

@@ -10,8 +10,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NotRequired
 
 from cairn.core.messages import Record
+from cairn.tools.on_loop import watched
 from cairn.tools.shapes import Schema
 from cairn.tools.signature import MISSING, Parameter, Signature, refuse
+from cairn.tools.theirs import runs_theirs
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -59,9 +61,9 @@ def arguments_of(signature: Signature, tool: str, about: dict[str, str]) -> Argu
         _close_objects(schema)
     return Arguments(
         parameters=schema,
-        validate=_validator(adapter, closed=closed),
+        validate=_validator(adapter, tool, closed=closed),
         defaults={n: p.default for n, p in parameters.items() if p.default is not MISSING},
-        some=cache(lambda: _validator(_build(parameters, whole=False)[0], closed=closed)),
+        some=cache(lambda: _validator(_build(parameters, whole=False)[0], tool, closed=closed)),
     )
 
 
@@ -120,9 +122,11 @@ def _build(
     return adapter, {"type": "object", "properties": {}, **schema}
 
 
-def _validator(adapter: TypeAdapter[Any], *, closed: bool) -> Validate:
+def _validator(adapter: TypeAdapter[Any], tool: str, *, closed: bool) -> Validate:
     """Strict: no text becomes a number, no number a truth value; see `arguments` for mending."""
-    validate_json = adapter.validator.validate_json
+    validate_json: Any = adapter.validator.validate_json
+    if runs_theirs(adapter.core_schema):
+        validate_json = watched(f"the validators of the tool {tool}", validate_json)
     if not closed:
         return lambda text: validate_json(text, strict=True)
     return lambda text: validate_json(text, strict=True, extra="forbid")

@@ -62,11 +62,14 @@ class Manifest(Record, gc=True):
         name: The workspace's name.
         files: By path; bytes that are no UTF-8 are written as `\xNN`.
         cut: Whether there was more than could be looked at.
+        owner: Whose the workspace is (`belonging.Owner`), empty while it is nobody's; None in what
+            an earlier version has kept.
     """
 
     name: str
     files: dict[str, Kept]
     cut: bool = False
+    owner: str | None = None
 
 
 class Change(Record):
@@ -159,8 +162,8 @@ def _hash(root: int, found: Found) -> str:
 # ---------------------------------------------------------------- kept on disk
 
 
-def save(state: int, name: str, manifest: Manifest) -> None:
-    """Keep it, unless somebody else kept one first; theirs then holds.
+def save(state: int, name: str, manifest: Manifest, *, replace: bool = False) -> None:
+    """Keep it, unless somebody else kept one first; theirs then holds, if it is not replaced.
 
     Raises:
         OSError: it could not be written.
@@ -172,11 +175,15 @@ def save(state: int, name: str, manifest: Manifest) -> None:
         while view:
             view = view[os.write(handle, view) :]
         os.fsync(handle)
-        with suppress(FileExistsError):
-            os.link(temp, name, src_dir_fd=state, dst_dir_fd=state)
+        if replace:
+            os.rename(temp, name, src_dir_fd=state, dst_dir_fd=state)
+        else:
+            with suppress(FileExistsError):
+                os.link(temp, name, src_dir_fd=state, dst_dir_fd=state)
     finally:
         os.close(handle)
-        os.unlink(temp, dir_fd=state)
+        with suppress(FileNotFoundError):
+            os.unlink(temp, dir_fd=state)
     sync_folder(state)
 
 

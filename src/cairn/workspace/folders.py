@@ -7,11 +7,14 @@ import os
 import shutil
 import threading
 import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 from cairn.errors import ConfigError, safe_repr
-from cairn.workspace.descent import failed
+from cairn.workspace.belonging import ASIDE, Owner, clear_aside, only_one
+from cairn.workspace.descent import FOLDER, failed
 from cairn.workspace.limits import WorkspaceLimits, checked_limits
 from cairn.workspace.paths import shown
 from cairn.workspace.place import STATE
@@ -25,8 +28,12 @@ PLAIN_LENGTH = 64
 class GivesWorkspaces(Protocol):
     """Knows the workspace of each run."""
 
-    def of(self, run: str, session: str = "") -> Workspace:
+    def of(self, run: str, session: str = "", owner: Owner | None = None) -> Workspace:
         """The workspace of a run, untouched so far."""
+        ...
+
+    def shares(self, session: str) -> bool:
+        """Whether the runs of this session work in one folder."""
         ...
 
 
@@ -51,24 +58,42 @@ class Workspaces:
     ) -> None:
         if per not in get_args(Per):
             raise ConfigError("workspace_per", f"{safe_repr(per)} is unknown", "Use run or session")
+        given: object = base
+        if not isinstance(given, str | os.PathLike):
+            raise ConfigError("workspace", f"{safe_repr(given)} is no folder", "Give a folder")
         self.base = Path(os.path.abspath(base))  # noqa: PTH100 - resolve() would follow links
         if self.base.exists() and not self.base.is_dir():
             raise ConfigError("workspace", f"{str(self.base)!r} is no folder", "Give a folder")
         self._per = per
         self._limits = limits
         self._lock = threading.Lock()
-        self._used: weakref.WeakValueDictionary[str, Workspace] = weakref.WeakValueDictionary()
+        self._used: weakref.WeakValueDictionary[tuple[str, Owner | None], Workspace]
+        self._used = weakref.WeakValueDictionary()
         checked_limits(limits)
 
-    def of(self, run: str, session: str = "") -> Workspace:
-        """The workspace of a run; one object for all who use it at the same time."""
+    def of(self, run: str, session: str = "", owner: Owner | None = None) -> Workspace:
+        """The workspace of a run; one object for all who use it at the same time.
+
+        Args:
+            run, session: Their ids.
+            owner: Whose it is. The folder of another one who had the name before is set aside when
+                it is first used, and a fresh one begun. Default: whosever the folder is; one that
+                is made so is his who uses it first.
+        """
         name = self._of(run, session)
         with self._lock:
-            found = self._used.get(name)
+            found = self._used.get((name, owner))
+            if found is None and owner is None:
+                used = [each for (of, _), each in self._used.items() if of == name]
+                found = used[-1] if used else None
             if found is None:
-                found = Workspace(self.base / name, limits=self._limits, _own=True)
-                self._used[name] = found
+                found = Workspace(self.base / name, limits=self._limits, _own=True, _owner=owner)
+                self._used[name, owner] = found
             return found
+
+    def shares(self, session: str) -> bool:
+        """Whether the runs of this session work in one folder."""
+        return self._per == "session" and bool(session)
 
     def remove(self, run: str, session: str = "") -> bool:
         """Remove the workspace of a run that is over, with what is noted beside it.
@@ -79,14 +104,64 @@ class Workspaces:
         Raises:
             WorkspaceFailed: it cannot be removed.
         """
+        return self._remove(self._of(run, session))
+
+    def remove_gone(self, runs: Iterable[str], sessions: Iterable[str]) -> list[str]:
+        """Remove the workspaces of runs and sessions that are in the store no more.
+
+        Call it while they are `held`, for else somebody may have the name anew, and use it.
+        Returns the names of the folders that went.
+
+        Raises:
+            WorkspaceFailed: one cannot be removed; some may be gone.
+        """
+        places = [*map(of_run, runs), *map(of_session, sessions)]
+        return [place for place in places if self._remove(place)]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else, in whatever process, opens a workspace for the first time meanwhile."""
+        try:
+            state = os.open(self.base / STATE, FOLDER)
+        except OSError:  # nothing was ever used here
+            yield
+            return
+        try:
+            with only_one(state):
+                yield
+        finally:
+            os.close(state)
+
+    def clear_aside(self, before: int) -> list[str]:
+        """Remove what was set aside before that time, microseconds since 1970: it is nobody's.
+
+        Returns the names of the folders that went.
+
+        Raises:
+            WorkspaceFailed: one cannot be removed; some may be gone.
+        """
+        try:
+            state = os.open(self.base / STATE, FOLDER)
+        except OSError:  # nothing was ever used here
+            return []
+        try:
+            return [f"{STATE}/{ASIDE}/{name}" for name in clear_aside(state, before)]
+        except OSError as error:
+            told = shown(str(self.base / STATE / ASIDE))
+            raise failed(told, "cannot be cleared", error) from error
+        finally:
+            os.close(state)
+
+    def _remove(self, place: str) -> bool:
+        """Remove a folder and what is noted of it; the mark that says whose it is goes last."""
+        found = self.base / place
+        notes = self.base / STATE
         with self._lock:
-            place = self._of(run, session)
-            found = self.base / place
-            notes = self.base / STATE
-            self._used.pop(place, None)
+            for key in [key for key in self._used if key[0] == place]:
+                self._used.pop(key, None)
         there = found.is_symlink() or found.exists()
         try:
-            for path in (found, notes / f"{place}.json", notes / f"{place}.calls"):
+            for path in (found, notes / f"{place}.calls", notes / f"{place}.json"):
                 _remove(path)
         except OSError as error:
             raise failed(shown(str(found)), "cannot be removed", error) from error

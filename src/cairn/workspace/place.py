@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cairn.errors import ConfigError, safe_repr
+from cairn.workspace.belonging import Owner, only_one, set_aside, standing
 from cairn.workspace.descent import FOLDER, failed
 from cairn.workspace.intents import open_notes
 from cairn.workspace.paths import shown
@@ -81,6 +83,63 @@ class Place:
                 raise failed(told, _why(self.root), error) from error
             raise
         return Held(*opened)
+
+    @contextmanager
+    def freed(self, owner: Owner | None) -> Iterator[None]:
+        """Set the folder aside if it is somebody else's, and let nobody else open it meanwhile.
+
+        Without an owner the one is meant who has the folder, whoever that is.
+
+        Raises:
+            WorkspaceFailed: it cannot be told whose it is, or it cannot be set aside.
+        """
+        if owner is None:
+            yield
+            return
+        state = self._marks()
+        try:
+            with only_one(state):
+                if standing(state, self.baseline.name, owner) == "foreign":
+                    self._set_aside(state)
+                yield
+        finally:
+            os.close(state)
+
+    def _marks(self) -> int:
+        try:
+            self.baseline.parent.parent.mkdir(OWN_MODE, parents=True, exist_ok=True)
+            return _folder(self.baseline.parent.parent, self.baseline.parent.name)
+        except OSError as error:
+            told = shown(str(self.baseline.parent))
+            raise failed(told, "cannot be used for what is noted of workspaces", error) from error
+
+    def _set_aside(self, state: int) -> None:
+        try:
+            base = os.open(self.root.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                set_aside(base, state, self.root.name)
+            finally:
+                os.close(base)
+        except OSError as error:
+            told = shown(str(self.root))
+            raise failed(told, "is somebody else's, and cannot be set aside", error) from error
+
+    def is_foreign(self, owner: Owner | None) -> bool:
+        """Whether the folder is known to be somebody else's; nothing is made by asking.
+
+        Raises:
+            WorkspaceFailed: it cannot be told.
+        """
+        if owner is None:
+            return False
+        try:
+            state = os.open(self.baseline.parent, FOLDER)
+        except OSError:  # nothing was noted of any workspace here
+            return False
+        try:
+            return standing(state, self.baseline.name, owner) == "foreign"
+        finally:
+            os.close(state)
 
     def _refuse_foreign(self, handle: int, told: str) -> None:
         if self.own and os.fstat(handle).st_uid != os.geteuid():

@@ -7,10 +7,13 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from cairn.core.messages import Record
 from cairn.errors import Unsure
 from cairn.workspace import baseline
 from cairn.workspace.accounts import Accounts, Usage
+from cairn.workspace.belonging import Owner, standing
 from cairn.workspace.commit import (
     BeforeFirst,
     Change,
@@ -44,6 +47,8 @@ from cairn.workspace.refusals import (
     WorkspaceFailed,
 )
 from cairn.workspace.walk import Found, Walk, found_of
+
+replace = msgspec.structs.replace
 
 
 class Looked(Record):
@@ -90,9 +95,11 @@ class Workspace:
         limits: WorkspaceLimits | None = None,
         baseline: str | os.PathLike[str] | None = None,
         _own: bool = False,
+        _owner: Owner | None = None,
     ) -> None:
         self.limits = checked_limits(limits)
         self._place = Place(root, baseline, own=_own)
+        self._owner = _owner
         self._lock = threading.RLock()
         self._held: Held | None = None
         self._new = False
@@ -101,9 +108,13 @@ class Workspace:
     def __repr__(self) -> str:
         return f"<Workspace {self._place.root}>"
 
-    def of(self, run: str, session: str = "") -> Workspace:
+    def of(self, run: str, session: str = "", owner: Owner | None = None) -> Workspace:
         """The workspace of a run: this one, whichever run it is."""
         return self
+
+    def shares(self, session: str) -> bool:
+        """Whether the runs of this session work in one folder: all runs do."""
+        return True
 
     # ---------------------------------------------------------------- the folder
 
@@ -111,9 +122,11 @@ class Workspace:
         """Refuse to go on where the folder was never made; nothing is made.
 
         Raises:
-            NoWorkspace: there is none.
+            NoWorkspace: there is none, or only one of somebody else who had the name before.
         """
-        if self._held is None and not os.path.lexists(self._place.root):
+        if self._held is not None:
+            return
+        if not os.path.lexists(self._place.root) or self._place.is_foreign(self._owner):
             raise NoWorkspace(f"{shown(str(self._place.root))}: nothing has used a workspace here")
 
     @property
@@ -141,15 +154,16 @@ class Workspace:
         """The handle of the folder, which stays open as long as this object is used.
 
         At the first use the folder is made, its baseline taken, and what a killed writer left
-        behind removed.
+        behind removed. A folder of somebody else who had the name before is set aside first.
 
         Raises:
             WorkspaceFailed: it cannot be used, or was removed.
         """
         with self._lock:
             if self._held is None:
-                held = self._place.open()
-                self._keep_baseline(held)
+                with self._place.freed(self._owner):
+                    held = self._place.open()
+                    self._keep_baseline(held)
                 self._held = held
                 self._accounts.count(held.root, tidy=True)
             handle = self._held.root
@@ -158,15 +172,20 @@ class Workspace:
             return handle
 
     def _keep_baseline(self, held: Held) -> None:
-        name = self._place.baseline.name
-        if baseline.is_kept(held.state, name):
+        name, owner = self._place.baseline.name, self._owner
+        there = baseline.is_kept(held.state, name)
+        if there and (owner is None or standing(held.state, name, owner) == "own"):
             return
-        self._new = True
-        manifest = baseline.take(
-            held.root, self._place.root.name, self._accounts.most, self._accounts.deepest
-        )
+        if there:
+            manifest = baseline.load(held.state, name)
+        else:
+            self._new = True
+            manifest = baseline.take(
+                held.root, self._place.root.name, self._accounts.most, self._accounts.deepest
+            )
         try:
-            baseline.save(held.state, name, manifest)
+            marked = replace(manifest, owner=owner.mark if owner is not None else "")
+            baseline.save(held.state, name, marked, replace=there)
         except OSError as error:
             said = f"the baseline {self._place.baseline} cannot be kept: {error.strerror}"
             raise WorkspaceFailed(said) from error

@@ -18,6 +18,7 @@ from cairn.core.events.context import (
     TaskClassified,
     ToolsOffered,
     TurnFed,
+    TurnKept,
 )
 from cairn.core.events.form import (
     EMPTY,
@@ -196,6 +197,7 @@ __all__ = [
     "ToolUnknown",
     "ToolsOffered",
     "TurnFed",
+    "TurnKept",
 ]
 
 OF_THE_STORE = (

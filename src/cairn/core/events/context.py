@@ -22,6 +22,7 @@ class ContextCompacted(Event):
     whole: int = 0  # the first message whose tool results are sent whole
     kept: int = 0  # how many characters are sent of each result before that
     why: str = ""  # why a rule wrote the summary, where a model was to write it
+    keep: tuple[str, ...] = ()  # what the model says is to be remembered, one fact each
 
 
 class ContextRestored(Event):
@@ -47,6 +48,16 @@ class ContextUpdated(Event):
     TYPE = 143
     NAME = "context.updated"
     blocks: tuple[Block, ...] = ()  # those that changed
+
+
+class TurnKept(Event):
+    """The runtime's own calls beside the conversation: they keep the facts of a summary."""
+
+    TYPE = 144
+    NAME = "turn.kept"
+    of: int  # seq of the `context.compacted`
+    parts: tuple[CallPart, ...] = ()
+    why: str = ""  # why some or all of its facts are not kept
 
 
 class TaskClassified(Event):

@@ -19,6 +19,8 @@ class MemoryReviewed(Event):
     supersedes: int = 0  # the fact that it replaces from here on
     reason: str = ""
     restores: tuple[int, ...] = ()  # what a rejected one had replaced, and what lives again
+    confirms: int = 0  # the live fact of the same words that counts in its place
+    also: tuple[int, ...] = ()  # facts of the same words whose place the one that counts took too
 
 
 class MemoryForgotten(Event):

@@ -73,6 +73,7 @@ class InputQueued(Event):
     parts: tuple[Part, ...]
     id: str = ""  # of the run it would have started; a message comes once under it
     answers: int = 0  # the question of the runtime itself that was open, and is answered by it
+    roles: tuple[str, ...] | None = None  # for which it is worked on; None where nobody said it
 
 
 class InputGiven(Event):

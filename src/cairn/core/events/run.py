@@ -134,3 +134,4 @@ class RunContinued(Event):
     previous: RunRef
     consumes: tuple[int, ...] = ()  # messages queued in that run which nobody had read
     note: str = ""  # what the model is told if that run was cut off
+    roles: tuple[str, ...] | None = None  # all it has from here on, if what it reads has fewer

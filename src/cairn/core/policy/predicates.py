@@ -66,6 +66,9 @@ class Matches(Record, tag_field="is", tag="matches"):
     pattern: str
 
     def __post_init__(self) -> None:
+        given: object = self.pattern
+        fix = "Write a regular expression"
+        need(isinstance(given, str), "matches", f"{safe_repr(given)} is no text", fix)
         compiled(self.pattern)
 
     def test(self, given: Any, arguments: Mapping[str, Any]) -> bool | None:
@@ -118,7 +121,8 @@ class Amount(Record, tag_field="is", tag="amount"):
 
     def __post_init__(self) -> None:
         Range(min=self.min, max=self.max)
-        fine = not self.currency or CURRENCY.fullmatch(self.currency)
+        code: object = self.currency
+        fine = isinstance(code, str) and (not code or CURRENCY.fullmatch(code))
         fix = "Write three capital letters, as in EUR"
         need(fine, "currency", f"{safe_repr(self.currency)} is no currency", fix)
         both = bool(self.currency) is bool(self.currency_argument)
@@ -294,7 +298,7 @@ class Items(Record, tag_field="is", tag="items"):
     def __post_init__(self) -> None:
         predicates("items", self.predicate)
         need(
-            self.mode in {"all", "any"}, "items", f"{safe_repr(self.mode)} is unknown", "all or any"
+            self.mode in ("all", "any"), "items", f"{safe_repr(self.mode)} is unknown", "all or any"
         )
 
 

@@ -16,6 +16,7 @@ from cairn.errors import ConfigError, safe_repr
 ANY = "any"
 NONE = "none"
 NAME_CHARS = 100
+LISTS = ("tools", "effects", "agents", "principals", "roles", "tenants", "kinds", "taint")
 
 
 class From(Record, tag_field="take", tag="from"):
@@ -80,8 +81,9 @@ class Spend(Record):
     tokens: int = 0
 
     def __post_init__(self) -> None:
-        given = (self.micro_usd, self.calls, self.tokens)
-        if not any(given) or any(isinstance(n, bool) or n < 0 for n in given):
+        given: tuple[Any, ...] = (self.micro_usd, self.calls, self.tokens)
+        fine = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in given)
+        if not fine or not any(given):
             fix = "Give micro_usd, calls or tokens, each above 0"
             raise ConfigError("spend", "it names no amount", fix)
 
@@ -128,10 +130,28 @@ class Rule(Record, gc=True, metaclass=Declaration):
     approval: ApprovalTerms | None = None
 
     def __post_init__(self) -> None:
+        self._check_forms()
         for field, fine, problem, fix in self._checks():
             need(fine, f"rule {safe_repr(self.name)}.{field}", problem, fix)
         for path, predicate in self.arguments.items():
             predicates(f"rule {safe_repr(self.name)}.arguments.{path}", predicate)
+
+    def _check_forms(self) -> None:
+        """What the other checks build on: lists are lists, and arguments are a mapping."""
+        where = f"rule {safe_repr(self.name)}"
+        for field in LISTS:
+            value: object = getattr(self, field)
+            fine = isinstance(value, tuple) and all(isinstance(v, str) and v for v in value)
+            problem = f"{safe_repr(value)} is no tuple of names"
+            need(fine, f"{where}.{field}", problem, 'Write ("name",)')
+        arguments: object = self.arguments
+        fine = isinstance(arguments, Mapping) and all(isinstance(path, str) for path in arguments)
+        problem = f"{safe_repr(arguments)} is no mapping of paths"
+        need(fine, f"{where}.arguments", problem, 'Write {"order.cents": Range(max=500)}')
+        decide: object = self.decide
+        fine = isinstance(decide, str) and decide in STRICTNESS
+        fix = "Write allow, ask, deny or redirect"
+        need(fine, f"{where}.decide", f"{safe_repr(decide)} is no decision", fix)
 
     def _checks(self) -> list[tuple[str, bool, str, str]]:
         given: Any = self.name
@@ -146,12 +166,6 @@ class Rule(Record, gc=True, metaclass=Declaration):
                 f"{safe_repr(self.name)} is no name",
                 f"Give 1 to {NAME_CHARS} characters",
             ),
-            (
-                "decide",
-                self.decide in STRICTNESS,
-                f"{safe_repr(self.decide)} is no decision",
-                "Write allow, ask, deny or redirect",
-            ),
             ("approval", asks, "nobody is asked by it", "Write decide: ask, or leave it out"),
             ("redirect", both, "decide and redirect go together", "Say to which tool"),
             ("taint", told_apart, "any and none stand alone", "Write one of them, or labels"),
@@ -164,13 +178,6 @@ class Rule(Record, gc=True, metaclass=Declaration):
             wrong = [word for word in given if word not in known]
             fix = f"Use {', '.join(known)}"
             checks.append((field, not wrong, f"{safe_repr(wrong[:1])} is unknown", fix))
-        lists = ("tools", "effects", "agents", "principals", "roles", "tenants", "kinds", "taint")
-        for field in lists:
-            value = getattr(self, field)
-            fine = isinstance(value, tuple) and all(isinstance(v, str) and v for v in value)
-            checks.append(
-                (field, fine, f"{safe_repr(value)} is no tuple of names", 'Write ("name",)')
-            )
         for path in self.arguments:
             fine = bool(path) and all(path.split("."))
             checks.append(

@@ -118,7 +118,7 @@ class Auditor:
             case ev.RunCreated(agent=agent, principal=principal):
                 self._agent, self._principal = agent, principal.id
                 self._tenant = principal.tenant
-            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() as turn:
+            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() | ev.TurnKept() as turn:
                 parts = turn.parts
                 self._take_in(parts)
             case ev.ToolEdited(call=call, arguments=arguments):
@@ -275,7 +275,8 @@ def _kept(told: Auditor, entry: ev.Entry, e: ev.MemoryKept) -> Found:
 
 def _reviewed(told: Auditor, entry: ev.Entry, e: ev.MemoryReviewed) -> Found:
     trust = f"as {e.trust}" if e.trust else ""
-    detail = "; ".join(filter(None, (trust, e.reason)))
+    confirms = f"confirms m{e.confirms}" if e.confirms else ""
+    detail = "; ".join(filter(None, (trust, confirms, e.reason)))
     return {"decision": f"fact {e.verdict}", "rule": f"fact m{e.fact}", "detail": detail}
 
 
@@ -403,7 +404,8 @@ NO_DECISION: frozenset[type[ev.Event]] = frozenset(
         *(ev.ToolCompleted, ev.ToolFailed, ev.ToolUnknown, ev.ToolLate),
         *(ev.InputGiven, ev.InputRequested, ev.RetryScheduled, ev.LimitWarned),
         *(ev.ArtifactCreated, ev.MemoryRecalled, ev.ErrorRaised),
-        *(ev.ContextCompacted, ev.ContextUpdated, ev.TurnFed, ev.ToolsOffered, ev.RunContinued),
+        *(ev.ContextCompacted, ev.ContextUpdated, ev.TurnFed, ev.TurnKept),
+        *(ev.ToolsOffered, ev.RunContinued),
     }
 )
 """All others: what was done, what came of it, and ends that follow from what is told above."""

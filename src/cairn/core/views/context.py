@@ -29,7 +29,8 @@ class Line(Record):
             the call, of a summary the note before it.
         hash: Of its text, 12 hexadecimal digits; empty for what is out.
         sent: Whether it is in the request.
-        why: Why it is cut, or out; of a summary, why a rule wrote it where a model should have.
+        why: Why it is cut, or out; of a summary, why a rule wrote it where a model should have, or
+            how many facts stand beside it.
     """
 
     name: str
@@ -81,7 +82,7 @@ def manifest(start: RunState, entries: Iterable[ev.Entry], step: int) -> Manifes
     for entry in entries:
         state = evolve(state, entry)
         if isinstance(entry.event, ev.ContextCompacted):
-            alone[state.run, entry.seq] = entry.event.why
+            alone[state.run, entry.seq] = _told_of(entry.event)
         if not isinstance(entry.event, ev.ModelRequested):
             continue
         if entry.step == step:
@@ -267,8 +268,16 @@ def _summary(state: RunState, why: str = "") -> Line:
         place="history",
         tokens=_tokens([user(f"{SUMMARY_NOTE}\n\n{state.summary}")]),
         hash=_hash(state.summary),
-        why=f"by a rule: {why}" if why else "",
+        why=why,
     )
+
+
+def _told_of(event: ev.ContextCompacted) -> str:
+    """What is said of a summary beside its text: why a rule wrote it, what was taken out of it."""
+    if event.why:
+        return f"by a rule: {event.why}"
+    kept = len(event.keep)
+    return f"{kept} {'fact' if kept == 1 else 'facts'} of it to be remembered" if kept else ""
 
 
 def _part(name: str, messages: list[Message], first: int, source: str = "") -> Line:

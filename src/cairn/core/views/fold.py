@@ -155,7 +155,7 @@ def _step_status(step: StepView, calls: tuple[CallView, ...], *, over: bool) -> 
     statuses = {c.status for c in calls}
     last: Any = (*step.attempts[-1:], *step.tasks[-1:])[-1:]
     fate = last[0].fate if last else "open"
-    if step.by or step.fed:  # a turn of a person or of the runtime stands by itself
+    if step.by or step.fed or step.keeps:  # a turn of a person or of the runtime stands by itself
         fate = "completed"
     waits = bool(statuses & _FOR_PEOPLE)
     if fate in {"open", "lost"} or statuses & _GOING_ON or waits:

@@ -10,7 +10,7 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.evolve import evolve
 from cairn.core.evolve_calls import plain
-from cairn.core.messages import Reasoning, calls_of, text_of
+from cairn.core.messages import CallPart, Reasoning, calls_of, text_of
 from cairn.core.state import RunState
 from cairn.core.views.calls import CALL_TELLERS
 from cairn.core.views.fold import Timeline, change_of, fault_of, noted
@@ -20,6 +20,7 @@ from cairn.core.views.shapes import (
     Fault,
     ModelAttempt,
     RunView,
+    StepView,
     TaskAttempt,
 )
 
@@ -188,9 +189,24 @@ def _by_person(told: Timeline, entry: ev.Entry, event: ev.TakeoverTurn) -> None:
 def _fed(told: Timeline, entry: ev.Entry, event: ev.TurnFed) -> None:
     """Calls that the runtime made before the model was asked."""
     fed = event.blocks or tuple(part.name for part in event.parts)
-    step = told.step(entry.step, entry.at, fed=fed)
+    _own_calls(told, entry, told.step(entry.step, entry.at, fed=fed), event.parts)
+
+
+def _kept(told: Timeline, entry: ev.Entry, event: ev.TurnKept) -> None:
+    """Calls that the runtime made to keep the facts of a summary; or why it made none."""
+    if event.parts:
+        step = told.step(entry.step, entry.at, keeps=event.of)
+        _own_calls(told, entry, step, event.parts)
+    if event.why:
+        noted(told, entry, event)
+
+
+def _own_calls(
+    told: Timeline, entry: ev.Entry, step: StepView, parts: tuple[CallPart, ...]
+) -> None:
+    """Calls of the runtime itself are those of a step of their own."""
     told.turn = step.number
-    for part in event.parts:
+    for part in parts:
         told.calls[part.id] = CallView(
             id=part.id, name=part.name, arguments=part.arguments, step=step.number, at=entry.at
         )
@@ -206,6 +222,7 @@ _TELLERS: dict[type[ev.Event], Callable[[Timeline, ev.Entry, Any], None]] = {
     ev.StepLost: _task_ended,
     ev.ModelRequested: _requested,
     ev.TurnFed: _fed,
+    ev.TurnKept: _kept,
     ev.ModelCompleted: _replied,
     ev.ModelFailed: _model_failed,
     ev.ModelRejected: _model_rejected,

@@ -219,6 +219,8 @@ class StepView(Record):
     """What they wrote."""
     fed: tuple[str, ...] = ()
     """The context blocks that its calls feed, or the tools; no model was asked for them."""
+    keeps: int = 0
+    """Whose facts its calls keep: the event that condensed the conversation; 0 for no such step."""
     rejection: Fault | None = None
     """Why that was no final answer."""
     status: StepStatus = "running"

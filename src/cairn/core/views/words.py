@@ -15,6 +15,7 @@ from cairn.core.edits import plan_lines
 from cairn.core.limits import Usage
 from cairn.core.messages import Part, calls_of, text_of
 from cairn.core.terms import described
+from cairn.core.visible import as_read
 
 LONG = 120
 """Characters of somebody's text that a line shows unless asked for more."""
@@ -34,11 +35,17 @@ def words(event: ev.Event, long: int = LONG) -> str:
 
 
 def short(text: str, limit: int = LONG) -> str:
-    """A text on one line, cut at `limit` characters."""
+    """A text on one line, cut at `limit` characters; that it was cut is always seen."""
     if len(text) > limit * 8:  # do not split what is cut off anyway
-        text = text[: limit * 8]
+        text = text[: limit * 8] + "…"
     joined = " ".join(text.split())
     return joined if len(joined) <= limit else joined[: max(limit - 1, 0)] + "…"
+
+
+def _args(arguments: str, limit: int) -> str:
+    """A call's arguments on one line, with the letters that the tool gets."""
+    more = "…" if len(arguments) > limit * 16 else ""
+    return short(as_read(arguments[: limit * 16]) + more, limit)
 
 
 def span(us: int) -> str:
@@ -95,7 +102,7 @@ def asked(us: int) -> str:
 
 def said(parts: tuple[Part, ...], long: int = LONG) -> str:
     """What a message holds: its text, and the calls it makes."""
-    calls = [f"{c.id} {c.name}({short(c.arguments, long)})" for c in calls_of(parts)]
+    calls = [f"{c.id} {c.name}({_args(c.arguments, long)})" for c in calls_of(parts)]
     text = short(text_of(parts), long)
     return " · ".join(filter(None, [f'"{text}"' if text else "", *calls]))
 
@@ -197,7 +204,8 @@ def _compacted(e: ev.ContextCompacted, long: int) -> str:
     who = "by a model" if e.by == "model" else "by rule"
     who = f"{who} ({e.why})" if e.why else who
     size = f"{e.before:,} → {e.after:,} tokens"
-    return joined(f"messages 1 to {e.start}", who, size, short(e.text, long))
+    keep = f"to be remembered: {short(' / '.join(e.keep), long)}" if e.keep else ""
+    return joined(f"messages 1 to {e.start}", who, size, short(e.text, long), keep)
 
 
 def _restored(e: ev.ContextRestored, long: int) -> str:
@@ -211,6 +219,11 @@ def _updated(e: ev.ContextUpdated, long: int) -> str:
 
 def _fed(e: ev.TurnFed, long: int) -> str:
     return joined(", ".join(e.blocks), said(e.parts, long))
+
+
+def _kept(e: ev.TurnKept, long: int) -> str:
+    why = f"not kept: {e.why}" if e.why else ""
+    return joined(f"facts of event {e.of}", said(e.parts, long) if e.parts else "", why)
 
 
 # ---------------------------------------------------------------- tool
@@ -244,7 +257,7 @@ def _rejected(e: ev.ToolRejected, long: int) -> str:
 
 
 def _redirected(e: ev.ToolRedirected, long: int) -> str:
-    now = f"now {e.tool}({short(e.arguments, long)})"
+    now = f"now {e.tool}({_args(e.arguments, long)})"
     return joined(e.call, now, f"by {e.rule}", short(e.reason, long))
 
 
@@ -279,7 +292,7 @@ def _asked(e: ev.ApprovalRequested, long: int) -> str:
 
 
 def _granted(e: ev.ApprovalGranted, long: int) -> str:
-    changed = f"now with {short(e.arguments, long)}" if e.arguments else ""
+    changed = f"now with {_args(e.arguments, long)}" if e.arguments else ""
     return joined(_decided(e, long), changed)
 
 
@@ -289,7 +302,7 @@ def _decided(e: Any, long: int) -> str:
 
 
 def _grant(e: ev.GrantMade, long: int) -> str:
-    with_ = short(e.arguments, long) if e.arguments else "any arguments"
+    with_ = _args(e.arguments, long) if e.arguments else "any arguments"
     whose = f"for {e.principal}" if e.principal else ""
     only = f"{e.uses} calls" if e.uses else ""
     agent = f"agent {e.agent}" if e.agent else ""
@@ -342,6 +355,7 @@ _WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
     ev.ContextRestored: _restored,
     ev.ContextUpdated: _updated,
     ev.TurnFed: _fed,
+    ev.TurnKept: _kept,
     ev.TaskClassified: lambda e, long: joined(
         e.kind, f"says {short(e.by, long)}", short(e.why, long)
     ),
@@ -358,7 +372,7 @@ _WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
     ev.ToolLate: _late,
     ev.ToolRedirected: _redirected,
     ev.ToolEdited: lambda e, long: joined(
-        e.call, f"now with {short(e.arguments, long)}", f"({e.rule})" if e.rule else ""
+        e.call, f"now with {_args(e.arguments, long)}", f"({e.rule})" if e.rule else ""
     ),
     ev.ApprovalRequested: _asked,
     ev.ApprovalGranted: _granted,
@@ -385,7 +399,10 @@ _WORDS: dict[type[ev.Event], Callable[[Any, int], str]] = {
     ev.LimitWarned: lambda e, long: joined(e.limit, e.level, short(e.note, long)),
     ev.PlanUpdated: _plan,
     ev.MemoryReviewed: lambda e, long: joined(
-        f"m{e.fact} {e.verdict}", f"as {e.trust}" if e.trust else "", short(e.reason, long)
+        f"m{e.fact} {e.verdict}",
+        f"as {e.trust}" if e.trust else "",
+        f"confirms m{e.confirms}" if e.confirms else "",
+        short(e.reason, long),
     ),
     ev.MemoryForgotten: lambda e, long: joined(
         f"m{e.fact}", "expired" if e.expired else "", short(e.reason, long)

@@ -64,6 +64,10 @@ class Cassette:
         redact: Sequence[str | re.Pattern[str]] = (),
         price: Price | None = None,
     ) -> None:
+        given: object = path
+        if not isinstance(given, str | os.PathLike):
+            problem = f"{safe_repr(given)} is no path"
+            raise ConfigError("Cassette.path", problem, "Give the path of the tape")
         self.path = Path(path)
         self.mode = _mode(mode)
         self._redactor = Redactor(os.environ, redact)

@@ -46,6 +46,10 @@ class Redactor:
     ) -> None:
         if isinstance(extra, str | re.Pattern):
             extra = (extra,)
+        given: object = extra
+        if not isinstance(given, Sequence | set | frozenset):
+            problem = f"{safe_repr(given)} is no list"
+            raise ConfigError("redact", problem, "Give texts and compiled regular expressions")
         self.extra = tuple(extra)
         _check(self.extra)
         named = [

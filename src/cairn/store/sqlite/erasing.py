@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -14,13 +14,15 @@ from cairn.core.erasing import (
     Holdings,
     Share,
     check_over,
+    erased_before,
     share_of,
     whose,
 )
 from cairn.core.events import Entry, Event, PrincipalErased, StoreErased
 from cairn.core.messages import Principal
-from cairn.core.run_table import ERASED
+from cairn.core.run_table import ERASED, RunInfo
 from cairn.memory import shelf
+from cairn.memory.told import MARK, TELLING, row_tells
 from cairn.store.retention import ENDED_VALUES
 from cairn.store.sqlite.journal import (
     SALT_BYTES,
@@ -37,12 +39,19 @@ from cairn.store.sqlite.requests import Request
 from cairn.store.sqlite.transaction import Clearing, Transaction
 
 STORE = "store"
+SEQ_BITS = 32
+"""An event's id is the number of its run, and so many bits for its seq."""
 _OF = f"SELECT {ALL_COLUMNS} FROM run WHERE principal = ? AND no > 0 ORDER BY no"  # noqa: S608 - our own words
 _FORKS = f"SELECT {ALL_COLUMNS} FROM run WHERE parent = ? ORDER BY no"  # noqa: S608 - our own words
 _PLACES = "SELECT session FROM place WHERE run = ? AND run <> ''"
 _WRITTEN = (
     "SELECT DISTINCT id >> 32 FROM event WHERE actor = ? AND id >= 1 << 32 "
     "AND (data IS NOT NULL OR blob IS NOT NULL)"
+)
+_TELLING = (
+    "SELECT event.id, event.type, event.v, coalesce(event.data, blob.data) FROM event "
+    "LEFT JOIN blob ON blob.hash = event.blob WHERE event.id >= 1 << 32 AND (event.type = ? OR "
+    "event.type = ? AND instr(coalesce(event.data, blob.data), ?)) ORDER BY event.id"
 )
 _FORGET_LINE = (
     "UPDATE run SET session = '', principal = '', digest = ?, waits = '', wake_at = 0, cancel = 0, "
@@ -86,6 +95,28 @@ class Found:
             if line.digest != ERASED and tenant_of(self.connection, line) == self.principal.tenant:
                 yield line
 
+    def recalled(self, facts: Collection[int] | None) -> Iterator[Line]:
+        """Runs of others whose journals tell these facts; None for those kept, or erased, here."""
+        connection, mine = self.connection, {line.no for line in self.lines}
+        if facts is None:
+            entries = entries_of(connection, line_of(connection, STORE))
+            kept = shelf.everything_of(Rows(connection), self.principal)
+            facts = erased_before(entries, self.principal) | {fact.n for fact in kept}
+        if not facts:
+            return
+        rows: Any = connection.execute(_TELLING, (*TELLING, MARK))
+        numbers = {
+            number
+            for id_, type_, v, data in rows
+            if (number := id_ >> SEQ_BITS) not in mine
+            and data is not None
+            and row_tells(type_, v, data, facts)
+        }
+        for number in sorted(numbers):
+            line = line_of_number(connection, number)
+            if line.digest != ERASED:
+                yield line
+
     def share(self) -> Share:
         """What of the journal `store` is theirs."""
         connection = self.connection
@@ -98,12 +129,21 @@ class Found:
         return share_of(entries, self.principal, runs, sessions, facts)
 
 
-def holdings(connection: apsw.Connection, owners: Owners, principal: Principal) -> Holdings:
+def holdings(
+    connection: apsw.Connection,
+    owners: Owners,
+    principal: Principal,
+    facts: Collection[int] | None = None,
+) -> Holdings:
     """See `Store.holdings`."""
     found = Found(connection, owners, principal)
     share, alive = found.share(), {*owners.alive(connection), owners.token}
+
+    def infos(lines: Iterable[Line]) -> tuple[RunInfo, ...]:
+        return tuple(info_of(connection, line, leased=line.owner in alive) for line in lines)
+
     return Holdings(
-        runs=tuple(info_of(connection, line, leased=line.owner in alive) for line in found.lines),
+        runs=infos(found.lines),
         sessions=share.sessions,
         facts=len(shelf.everything_of(Rows(connection), principal)),
         grants=share.grants,
@@ -111,9 +151,8 @@ def holdings(connection: apsw.Connection, owners: Owners, principal: Principal) 
         notes=share.notes,
         live=tuple(found.live),
         foreign=tuple(found.foreign),
-        elsewhere=tuple(
-            info_of(connection, line, leased=line.owner in alive) for line in found.elsewhere()
-        ),
+        elsewhere=infos(found.elsewhere()),
+        recalled=infos(found.recalled(facts)),
     )
 
 

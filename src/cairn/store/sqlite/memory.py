@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from cairn.core.messages import Principal, clean
-from cairn.memory import finding, shelf
+from cairn.memory import finding, reviewing, shelf
 from cairn.memory.embedding import Embedding
 from cairn.memory.facts import (
     Erased,
@@ -87,7 +87,7 @@ class SqliteMemory:
     ) -> None:
         """See `Memory.review`."""
         by = clean(actor)
-        await self._do(lambda r: shelf.review(r, n, verdict, trust, now, by, reason))
+        await self._do(lambda r: reviewing.review(r, n, verdict, trust, now, by, reason))
         if self._embedding is not None and verdict == "accepted":
             scopes = [f.scope for f in await self._store.look(lambda c: _one(Rows(c), n))]
             await filled(self, self._embedding, scopes, now)

@@ -7,7 +7,7 @@ what a fact is. From both together follows every column: what does not fit was c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import apsw
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from cairn.core import events as ev
 from cairn.core.codec import open_row
 from cairn.core.messages import Record
 from cairn.errors import CorruptJournal
-from cairn.memory.facts import Fact, Gone, encoded, sealed
+from cairn.memory.facts import Fact, Gone, Trust, encoded, most_trusted, sealed
 from cairn.memory.shelf import found_by
 from cairn.store.sqlite.journal import spending_rows
 from cairn.store.sqlite.lines import find_line
@@ -87,9 +87,7 @@ def _known(connection: apsw.Connection) -> dict[int, Known]:
                 for n in (e.supersedes, *e.also):
                     _replaced(known, n, e.fact)
             case ev.MemoryReviewed(verdict="accepted") as e if e.fact in known:
-                old = known[e.fact]
-                known[e.fact] = Known(hash=old.hash, state="live", trust=e.trust, key=old.key)
-                _replaced(known, e.supersedes, e.fact)
+                _accepted(known, e)
             case ev.MemoryReviewed() as e:
                 _gone(known, entry, e.fact, "rejected")
                 _restored(known, e.restores)
@@ -102,6 +100,19 @@ def _known(connection: apsw.Connection) -> dict[int, Known]:
                 for n, successor in e.moves:
                     _replaced(known, n, successor)
     return known
+
+
+def _accepted(known: dict[int, Known], e: ev.MemoryReviewed) -> None:
+    old, stands = known[e.fact], e.confirms or e.fact
+    same = [known[n] for n in (e.confirms, *e.also) if n in known]
+    known[e.fact] = Known(hash=old.hash, state="live", trust=e.trust, key=old.key)
+    _replaced(known, e.supersedes, e.fact)
+    for n in (e.fact, *e.also):
+        if n != stands:
+            _replaced(known, n, stands)
+    if stands in known:
+        best = most_trusted(*cast("list[Trust]", [e.trust, *(each.trust for each in same)]))
+        known[stands] = replace(known[stands], trust=best)
 
 
 def _replaced(known: dict[int, Known], n: int, successor: int) -> None:

@@ -33,6 +33,8 @@ from cairn.store.sqlite.transaction import Transaction
 STORE = "store"
 _COLUMNS = "no, state, trust, successor, data, salt, hash"
 _FACTS = f"SELECT {_COLUMNS} FROM fact"  # noqa: S608 - our own words
+_BY_STATE = "INDEXED BY fact_in"
+"""Else the facts of a scope are walked in their order, those that were replaced with them."""
 _POSTINGS = (
     "SELECT t.fact, t.term, t.times, f.length FROM fact_term AS t JOIN fact AS f ON f.no = t.fact "
     "WHERE t.scope = ? AND t.term IN ({}) AND (f.expires_at = 0 OR f.expires_at > ?) "
@@ -51,6 +53,16 @@ _TERMS = (
     "SELECT DISTINCT term FROM fact_term WHERE scope = ? AND term >= ? AND term < ? "
     "ORDER BY term LIMIT ?"
 )
+_REPLACED = "WHERE successor = ? AND successor > 0"
+"""In the words of the index, or it would not be used."""
+_BEFORE = (
+    "WITH RECURSIVE before (no, depth) AS ("  # noqa: S608 - our own words
+    f"SELECT no, 1 FROM fact {_REPLACED} UNION ALL SELECT f.no, b.depth + 1 "
+    "FROM before AS b CROSS JOIN fact AS f ON f.successor = b.no AND f.successor > 0 "
+    "WHERE b.depth < ?) SELECT no FROM before ORDER BY depth DESC, no"
+)
+DEEPEST = 100_000
+"""No chain is as long; a damaged file in which facts have replaced each other has an end."""
 _LAST_LETTER = "\U0010ffff"
 _TERMS_AT_ONCE = 100
 
@@ -100,20 +112,26 @@ class Rows:
             conditions.append("state = ?")
             values.append(where.state)
         order = "DESC" if newest else "ASC"
-        said = f"{_FACTS} WHERE {' AND '.join(conditions)} ORDER BY no {order} LIMIT ?"
+        by = _BY_STATE if where.scope is not None and where.state else ""
+        said = f"{_FACTS} {by} WHERE {' AND '.join(conditions)} ORDER BY no {order} LIMIT ?"
         rows = self.connection.execute(said, (*values, where.limit or -1))
         return [fact_of(row) for row in rows]
 
     def replaced_by(self, scope: Scope, n: int) -> list[Fact]:
         """See `Shelf.replaced_by`."""
-        said = f"{_FACTS} WHERE scope = ? AND state = 'superseded' AND successor = ? ORDER BY no"
-        values = (scope_number(scope), n)
+        said = f"{_FACTS} {_REPLACED} AND scope = ? AND state = 'superseded' ORDER BY no"
+        values = (n, scope_number(scope))
         return [fact_of(row) for row in self.connection.execute(said, values)]
+
+    def before(self, n: int) -> list[int]:
+        """See `Shelf.before`."""
+        found: Any = self.connection.execute(_BEFORE, (n, DEEPEST)).fetchall()
+        return [int(no) for (no,) in found]
 
     def overdue(self, scope: Scope, before: int, limit: int) -> list[Fact]:
         """See `Shelf.overdue`."""
         said = (
-            f"{_FACTS} WHERE scope = ? AND state IN ('live', 'waiting', 'superseded') "
+            f"{_FACTS} {_BY_STATE} WHERE scope = ? AND state IN ('live', 'waiting', 'superseded') "
             "AND expires_at > 0 AND expires_at <= ? ORDER BY no LIMIT ?"
         )
         values = (scope_number(scope), before, limit)

@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from cairn.core.events import Entry, StorePruned
-from cairn.ports import RunInfo
+from cairn.ports import Pruned, RunInfo
 from cairn.store.retention import ENDED_VALUES, prunable, settled
 from cairn.store.sqlite import sessions
 from cairn.store.sqlite.journal import Salts, entries_of, first_id, prepare
@@ -53,14 +53,15 @@ def remove(
     now: int,
     salts: Salts,
     forks: Collection[str] = (),
-) -> list[str]:
-    """Remove these runs, but for those that changed since; returns the removed ones.
+) -> Pruned:
+    """Remove these runs, but for those that changed since; returns what went.
 
     Args:
         forks: Sessions without a run that go as well.
     """
     removed: list[str] = []
-    ended = {name for name in forks if sessions.forget(tx, name)}
+    unbegun = [name for name in forks if sessions.forget(tx, name)]
+    ended, over = set(unbegun), set[str]()
     for run, head in chosen:
         line = tx.find(run)
         if line is None or line.head != head or not _may_go(tx, line):
@@ -73,10 +74,12 @@ def remove(
         removed.append(run)
         if line.session and sessions.forget(tx, line.session):
             ended.add(line.session)
+        if line.session and not sessions.is_begun(tx, line.session):
+            over.add(line.session)
     sessions.silence(tx, ended, now, salts)
     vacuum = f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})"
     tx.connection.execute(vacuum).fetchall()  # it frees a page with every step
-    return removed
+    return Pruned(removed, unbegun, over)
 
 
 def _may_go(tx: Transaction, line: Line) -> bool:

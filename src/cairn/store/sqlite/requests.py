@@ -25,7 +25,7 @@ from cairn.core.run_table import ERASED
 from cairn.core.spending import spending_of
 from cairn.core.state import RunState
 from cairn.errors import Fenced, Moved, RunErased, UnknownRun
-from cairn.ports import Beside, Claim, NewRun, RunInfo
+from cairn.ports import Beside, Claim, NewRun, Pruned, RunInfo
 from cairn.store.retention import previous_in
 from cairn.store.sqlite import sessions
 from cairn.store.sqlite.journal import (
@@ -367,7 +367,7 @@ class Remove(Request):
         self.salts = salts
         self.forks = frozenset(forks)
 
-    def apply(self, tx: Transaction) -> list[str]:
+    def apply(self, tx: Transaction) -> Pruned:
         tx.flush()
         tx.spending.thin(self.before, self.now)
         forks = self.forks and self.forks & unbegun(tx.connection, self.before)

@@ -291,13 +291,18 @@ def ties(connection: apsw.Connection, without: Collection[str]) -> Ties:
     return Ties(previous, places, sizes)
 
 
+def is_begun(tx: Transaction, session: str) -> bool:
+    """Whether a session has a run of its own."""
+    return tx.connection.execute(_NEWEST, (session,)).fetchone() is not None
+
+
 def forget(tx: Transaction, session: str) -> bool:
     """Take out what is listed of a session that has no run any more; whether there was anything.
 
     What the journal `store` says of it must be emptied in the same transaction: see `silence`.
     """
     connection = tx.connection
-    if connection.execute(_NEWEST, (session,)).fetchone() is not None:
+    if is_begun(tx, session):
         return False
     connection.execute("DELETE FROM place WHERE session = ?", (session,))
     return connection.changes() > 0

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 
@@ -24,7 +24,7 @@ from cairn.core.state import RunState
 from cairn.errors import ConfigError, StoreClosed, UnsupportedStore, safe_repr
 from cairn.memory.embedding import Embedding
 from cairn.memory.port import Memory
-from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo
+from cairn.ports import Beside, Claim, NewRun, Pruned, RunFilter, RunInfo, SessionInfo
 from cairn.store.sqlite import (
     backup,
     erasing,
@@ -264,25 +264,32 @@ class SqliteStore:
 
     async def prune(
         self, before: int, dry_run: bool = False, session: str = "", now: int = 0
-    ) -> list[str]:
+    ) -> Pruned:
         """See `Store.prune`."""
         forks = await self._read(lambda c: sessions.unbegun(c, before, session))
         chosen = await self._read(lambda c: pruning.choose(c, self._owners, before, session))
         if dry_run:
-            return [run for run, _ in chosen]
+            return Pruned([run for run, _ in chosen], forks)
         now = now or time.time_ns() // 1000
         removed: list[str] = []
+        unbegun: list[str] = []
+        over: list[str] = []
         for at in range(0, max(len(chosen), 1), pruning.RUNS_AT_ONCE):
             part = chosen[at : at + pruning.RUNS_AT_ONCE]
             request = Remove(part, before, now, self._salts, forks)
-            removed += cast("list[str]", await self._writer.ask(request))
+            went = cast("Pruned", await self._writer.ask(request))
+            removed += went
+            unbegun += went.forks
+            over += went.sessions
         for run in removed:
             self._owners.forget_calls(run)
-        return removed
+        return Pruned(removed, unbegun, over)
 
-    async def holdings(self, principal: Principal) -> Holdings:
+    async def holdings(
+        self, principal: Principal, facts: Collection[int] | None = None
+    ) -> Holdings:
         """See `Store.holdings`."""
-        return await self._read(lambda c: erasing.holdings(c, self._owners, principal))
+        return await self._read(lambda c: erasing.holdings(c, self._owners, principal, facts))
 
     async def erase(
         self, principal: Principal, now: int, *, actor: str = "", reason: str = ""

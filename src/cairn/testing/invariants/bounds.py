@@ -184,6 +184,9 @@ class RunBook:
     def fed(self, entry: ev.Entry, event: ev.TurnFed) -> None:
         self.steps += 1
 
+    def kept(self, entry: ev.Entry, event: ev.TurnKept) -> None:
+        self.steps += bool(event.parts)
+
     def rejected(self, entry: ev.Entry, event: ev.ModelRejected) -> None:
         if event.error_class is ErrorClass.COMPACTION_FAILED:
             return  # a summary: the book of the context knows
@@ -250,6 +253,7 @@ HANDLERS: dict[type[ev.Event], Any] = {
     ev.ModelCompleted: RunBook.replied,
     ev.ModelFailed: RunBook.request_failed,
     ev.TurnFed: RunBook.fed,
+    ev.TurnKept: RunBook.kept,
     ev.TakeoverTurn: RunBook.turn_taken,
     ev.TakeoverEnded: RunBook.handed_back,
     ev.ModelRejected: RunBook.rejected,

@@ -14,7 +14,7 @@ from cairn.errors import ErrorClass
 from cairn.testing.invariants.case import Case
 
 REPEATABLE = {"repeat", "keyed"}
-Turn = ev.ModelCompleted | ev.TakeoverTurn | ev.TurnFed
+Turn = ev.ModelCompleted | ev.TakeoverTurn | ev.TurnFed | ev.TurnKept
 LEADING = (ev.InputQueued, ev.InputAnswered, ev.PlanUpdated, ev.ToolEdited, ev.TakeoverTurn)
 """Facts by which a person leads to what a run does next."""
 
@@ -62,6 +62,7 @@ class CallBook:
         self.case = case
         self.calls: dict[str, Seen] = {}
         self.turn: list[str] = []
+        self.keeps = False
         self.used: dict[int, str] = {}
         self.voices: set[str] = set()
         self.terms: dict[int, tuple[ApprovalTerms | None, frozenset[str]]] = {}
@@ -90,6 +91,8 @@ class CallBook:
         if not calls or not all(c.over for c in calls):
             return
         self.turn = []
+        if self.keeps:
+            return  # no turn of the model
         if any(c.ok for c in calls):
             self.errors = 0
         else:
@@ -113,9 +116,9 @@ class CallBook:
         parts = [p for p in event.parts if isinstance(p, CallPart)]
         case = self.case
         most = case.limits.calls_per_reply
-        over = len(parts) > most and not isinstance(event, ev.TurnFed)
+        over = len(parts) > most and not isinstance(event, ev.TurnFed | ev.TurnKept)
         case.expect(not over, "limits", f"a reply holds {len(parts)} calls of {most}")
-        self.turn = []
+        self.turn, self.keeps = [], isinstance(event, ev.TurnKept)
         for part in parts:
             case.expect(part.id not in self.calls, "messages", f"call id {part.id} is used twice")
             if case.rules is not None:
@@ -431,6 +434,7 @@ HANDLERS: dict[type[ev.Event], Any] = {
     ev.RunForked: CallBook.forked,
     ev.ModelCompleted: CallBook.replied,
     ev.TurnFed: CallBook.replied,
+    ev.TurnKept: CallBook.replied,
     ev.ToolStarted: CallBook.started,
     ev.ToolCompleted: CallBook.completed,
     ev.ToolFailed: CallBook.failed,

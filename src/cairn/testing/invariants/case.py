@@ -36,7 +36,8 @@ NAMES = {
     "session": "runs of a session go on one by one, and each of its messages is read once",
     "context": "what is sent is the transcript or a checked summary of its beginning; the last "
     "request is always in it, no pair is parted, and nothing ever leaves the transcript",
-    "memory": "what was remembered is there once, and is told only where it counts and belongs",
+    "memory": "what was remembered is there once, and is told only where it counts and belongs; "
+    "each fact of an adopted summary is asked to be kept once, before the next request",
     "rewound": "a session goes on from where it stands, and what was left behind is not done again",
     "shown": "a search shows what was said in its own conversation, and finds what stands there",
     "erased": "nothing of who was erased can be read, and nothing else is gone",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cairn.core import events as ev
-from cairn.core.messages import CallPart, Message, Part, Record, ResultPart, Text
+from cairn.core.messages import CallPart, Message, Part, Record, ResultPart, Text, parse_object
 from cairn.core.state import RunState
 from cairn.core.view import View
 from cairn.errors import ErrorClass
@@ -27,6 +27,8 @@ HEADINGS = (
     "Next",
     "Exact identifiers",
 )
+MOST_FACTS, FACT_CHARS = 8, 300
+"""How much of a summary may be kept as facts."""
 ANY = "*"
 """Stands for a text that the runtime words."""
 
@@ -107,6 +109,9 @@ class ContextBook:
         self._step = 0
         self._turns = 0
         self._fed = self._classified = False
+        self._said = ""
+        self._keep: tuple[str, ...] = ()
+        self._kept: set[int] = set()
         self._messages: dict[int, str] = {}
         self._begun = first is not None
         if first is not None:
@@ -179,6 +184,7 @@ class ContextBook:
     def requested(self, entry: ev.Entry, event: ev.ModelRequested) -> None:
         case = self.case
         case.expect(self._draft is None, "context", "a request before the last draft was settled")
+        case.expect(not self._keep, "memory", f"asked before {len(self._keep)} facts were kept")
         if event.purpose == "turn":
             self._turn(entry, event)
         else:
@@ -246,7 +252,7 @@ class ContextBook:
             self._replies += 1
             self._reply(event.parts)
             return
-        self._draft = request
+        self._draft, self._said = request, " ".join(text_of(event.parts).split())
         calls = [part.id for part in event.parts if isinstance(part, CallPart)]
         self.case.expect(not calls, "context", "calls are taken from what is no turn")
 
@@ -290,6 +296,7 @@ class ContextBook:
             lines = {line.strip("#* :").casefold() for line in event.text.splitlines()}
             missing = [name for name in HEADINGS if name.casefold() not in lines]
             case.expect(not missing, "context", f"a summary without {', '.join(missing)}")
+        self._to_keep(event)
         self._before.append((entry.seq, self._view, self._summary))
         self._view = View(
             start=event.start,
@@ -301,6 +308,39 @@ class ContextBook:
         self._summary, self._draft, self._tries = event.text, None, 0
         self._last_is_sent()
 
+    def _to_keep(self, event: ev.ContextCompacted) -> None:
+        """The facts beside an adopted summary are those of its model, few and short."""
+        case, facts = self.case, event.keep
+        case.expect(event.by == "model" or not facts, "memory", "a rule says what to remember")
+        strange = [fact for fact in facts if fact not in self._said]
+        case.expect(not strange, "memory", f"{strange} is to be kept, and no summary says it")
+        few = len(facts) <= MOST_FACTS and all(len(fact) <= FACT_CHARS for fact in facts)
+        case.expect(few, "memory", f"{len(facts)} facts, or longer ones, are to be kept")
+        case.expect(len({*facts}) == len(facts), "memory", "a fact is to be kept twice")
+        self._keep = facts
+
+    def kept(self, entry: ev.Entry, event: ev.TurnKept) -> None:
+        """Each fact of the summary adopted last is asked for once, and by nothing else."""
+        case = self.case
+        working = self._request is not None or self._open or self._task
+        case.expect(not working, "memory", "facts are kept while something is at work")
+        last = self._before[-1][0] if self._before else 0
+        due = event.of == last and event.of not in self._kept and self._keep
+        case.expect(due, "memory", f"what event {event.of} says is kept again, or does not stand")
+        said = [(parse_object(part.arguments) or {}).get("text") for part in event.parts]
+        once = len(set(said)) == len(said) and set(said) <= set(self._keep)
+        case.expect(once, "memory", f"{said} are kept, and {list(self._keep)} were to be")
+        named = {part.name for part in event.parts} <= {"remember"}
+        case.expect(named, "memory", "what keeps a fact is another tool")
+        whole = len(said) == len(self._keep) or event.why
+        case.expect(whole, "memory", "a fact is left out, and nobody says why")
+        self._kept.add(event.of)
+        self._keep = ()
+        if event.parts:
+            step = entry.step == self._step + 1
+            case.expect(step, "memory", "what keeps facts is no step of its own")
+            self._step = entry.step
+
     def restored(self, entry: ev.Entry, event: ev.ContextRestored) -> None:
         case = self.case
         idle = self._request is None
@@ -308,7 +348,7 @@ class ContextBook:
         last = self._before.pop() if self._before else (0, self._view, self._summary)
         case.expect(event.of == last[0], "context", f"{event.of} is not the last compaction")
         _, self._view, self._summary = last
-        self._draft = None
+        self._draft, self._keep = None, ()
 
     # ---------------------------------------------------------------- before work starts
 
@@ -355,5 +395,6 @@ HANDLERS: dict[type[ev.Event], Any] = {
     ev.ContextCompacted: ContextBook.compacted,
     ev.ContextRestored: ContextBook.restored,
     ev.TurnFed: ContextBook.fed,
+    ev.TurnKept: ContextBook.kept,
     ev.TaskClassified: ContextBook.classified,
 }

@@ -12,6 +12,7 @@ from cairn.core.index import index_of, pending_of
 from cairn.core.messages import Record
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
+from cairn.engine.kept import forget
 from cairn.engine.load import start_of
 from cairn.errors import CorruptJournal, IllegalTransition, UnknownRun
 from cairn.ports import RunFilter, Store
@@ -47,17 +48,23 @@ async def check_store(
         rules: By agent, for runs that were driven by these rules from beginning to end.
         runs: Only these runs; all by default.
     """
+    forget(store)
     known = rules or {}
     found: list[Violation] = []
     wanted = set(runs)
     for info in await store.runs(RunFilter(limit=ALL)):
         if not wanted or info.run in wanted:
-            found += await check_run(store, info.run, rules=known.get(info.agent))
+            found += await _check_run(store, info.run, known.get(info.agent))
     return found if wanted else [*found, *await check_sessions(store)]
 
 
 async def check_run(store: Store, run: str, *, rules: Rules | None = None) -> list[Violation]:
     """What does not hold in one run of a store; of an erased one little can be said."""
+    forget(store)
+    return await _check_run(store, run, rules)
+
+
+async def _check_run(store: Store, run: str, rules: Rules | None) -> list[Violation]:
     found: list[Violation] = []
 
     def say(name: str, text: str) -> None:

@@ -65,6 +65,8 @@ SMALL = 10_000
 """Windows up to here are small ones."""
 SHORT = 0.35
 """How many tasks of an ordinary world go to who is short of room."""
+SAVING = 0.3
+"""How many tasks of a world of memory go to who keeps facts when it condenses."""
 ORDER = Need(name="order", question="Which one?", pattern=r"task of \w*[02468]\b|second|message")
 """What half of the tasks leave out; who is asked says it."""
 PRICE = Price(input=1_000_000, output=2_000_000, version="simulated")
@@ -164,8 +166,10 @@ def agents(theme: str = "") -> tuple[Agent, ...]:
 def cast_for(theme: str, draw: float) -> tuple[Agent, ...]:
     """Among whom a task's agent is picked, by a number from 0 up to 1."""
     every = agents(theme)
-    if theme in {"approvals", "memory"}:
+    if theme == "approvals":
         return every
+    if theme == "memory":
+        return every[2:] if draw < SAVING else every[:2]
     return every[2:] if theme == "context" or draw < SHORT else every[:2]
 
 
@@ -260,7 +264,11 @@ def _short_of_room() -> tuple[Agent, ...]:
 
 
 def _keepers() -> tuple[Agent, ...]:
-    """One that is short of room and searches, and one with more tools than it is shown at once."""
+    """Who remembers in a world of memory.
+
+    One is short of room and searches, one has more tools than it is shown at once, and one keeps
+    what its summaries say is to be remembered.
+    """
     many = [_tool(f"weigh_{n}", effect="read") for n in range(FEW)]
     tools = [
         *MEMORY_TOOLS,
@@ -289,7 +297,15 @@ def _keepers() -> tuple[Agent, ...]:
             ContextBlock("asked", tool="recall", arguments={"query": "kiwi"}),
         ],
     )
-    return keeper, clerk
+    saver = Agent(
+        "saver",
+        Player("small", 4_200),
+        tools=tools,
+        builtins=("update_plan", "search_history"),
+        summary_model=Player("scribe", 4_000),
+        keeps_facts=True,
+    )
+    return keeper, clerk, saver
 
 
 @cache

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -26,7 +26,7 @@ from cairn.core.messages import Principal
 from cairn.core.state import RunState
 from cairn.errors import CairnError
 from cairn.memory.embedding import Embedding
-from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo, Store
+from cairn.ports import Beside, Claim, NewRun, Pruned, RunFilter, RunInfo, SessionInfo, Store
 from cairn.store.inmemory import InMemoryStore, Journals
 from cairn.store.sqlite import owners
 from cairn.store.sqlite.connection import Settings
@@ -256,13 +256,15 @@ class _Waited:
 
     async def prune(
         self, before: int, dry_run: bool = False, session: str = "", now: int = 0
-    ) -> list[str]:
-        gone = cast("list[str]", await self._do(self.real.prune(before, dry_run, session, now)))
+    ) -> Pruned:
+        gone = cast("Pruned", await self._do(self.real.prune(before, dry_run, session, now)))
         self._wrote("store", 0)
         return gone
 
-    async def holdings(self, principal: Principal) -> Holdings:
-        return cast("Holdings", await self._do(self.real.holdings(principal)))
+    async def holdings(
+        self, principal: Principal, facts: Collection[int] | None = None
+    ) -> Holdings:
+        return cast("Holdings", await self._do(self.real.holdings(principal, facts)))
 
     async def erase(
         self, principal: Principal, now: int, *, actor: str = "", reason: str = ""

@@ -7,6 +7,7 @@ the end, and what runs say that they were told.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
@@ -15,8 +16,9 @@ import msgspec
 
 from cairn.core import events as ev
 from cairn.core.messages import CallPart, Principal, Record, calls_of
-from cairn.engine.load import previous_of
+from cairn.engine.conversation import previous_of
 from cairn.memory.facts import (
+    TRUSTS,
     Erased,
     Fact,
     FactFilter,
@@ -121,7 +123,7 @@ class FactBook:
             self.say(f"m{kept.n}, which nobody trusts, replaces m{old.n}", new.run)
         self.there[old.n] = replace(old, state="superseded", successor=kept.n)
 
-    def reviewed(self, n: int, verdict: str, trust: Trust) -> None:
+    def reviewed(self, n: int, verdict: str, trust: Trust, now: int) -> None:
         """A person has said what becomes of a fact."""
         fact = self.there.get(n)
         self.seen[f"fact {verdict}"] += 1
@@ -131,10 +133,32 @@ class FactBook:
             self._goes(n)
             self._left_behind({n: fact})
         else:
-            old = self.there.get(fact.new.supersedes)
-            if fact.state == "waiting" and old is not None and old.state == "live":
-                self.there[old.n] = replace(old, state="superseded", successor=n)
-            self.there[n] = replace(fact, state="live", trust=trust)
+            self._accepted(fact, trust, now)
+
+    def _accepted(self, fact: Known, trust: Trust, now: int) -> None:
+        """From here on it counts, or of those that say the same the one which lasts the longest."""
+        old = self.there.get(fact.new.supersedes)
+        if fact.state == "waiting" and old is not None and old.state == "live":
+            self.there[old.n] = replace(old, state="superseded", successor=fact.n)
+        said = (fact.new.text, fact.new.scope, fact.new.principal, set(fact.new.tags))
+        same = [
+            each
+            for each in self.there.values()
+            if fact.state != "live" and each.state == "live"
+            if not 0 < each.new.expires_at <= now
+            if (each.new.text, each.new.scope, each.new.principal, set(each.new.tags)) == said
+        ]
+        best = max((trust, *(each.trust for each in same)), key=TRUSTS.index)
+        self.there[fact.n] = replace(fact, state="live", trust=trust)
+        self.seen["fact confirmed in the same words"] += bool(same)
+        ends = [(each.new.expires_at or sys.maxsize, each.n) for each in (*same, fact)]
+        longest = max(end for end, _ in ends)
+        stands = next(n for end, n in ends if end == longest)
+        for each in (*same, fact):
+            if each.n != stands:
+                known = self.there[each.n]
+                self.there[each.n] = replace(known, state="superseded", successor=stands)
+        self.there[stands] = replace(self.there[stands], trust=best)
 
     def forgotten(self, n: int, gone: Sequence[int]) -> None:
         """A fact went, and with it those that it had replaced."""
@@ -295,7 +319,7 @@ async def _told(
 
 
 def _asked_for(event: ev.Event) -> Sequence[CallPart]:
-    if isinstance(event, ev.ModelCompleted | ev.TakeoverTurn | ev.TurnFed):
+    if isinstance(event, ev.ModelCompleted | ev.TakeoverTurn | ev.TurnFed | ev.TurnKept):
         return calls_of(event.parts)
     return ()
 
@@ -389,7 +413,7 @@ class FaultyMemory:
     ) -> None:
         async def work() -> None:
             await self._inner().review(n, verdict, now, actor=actor, trust=trust, reason=reason)
-            self._book.reviewed(n, verdict, trust)
+            self._book.reviewed(n, verdict, trust, now)
 
         await self._write("review", work)
 

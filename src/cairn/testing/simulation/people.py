@@ -147,7 +147,9 @@ class People:
                 return
 
     def _kind(self, run: str, agent: Agent, draw: float) -> TaskKind:
-        if agent.intake.model is not None and self.chance.draw(f"kind of {run}") < 0.4:
+        intake = agent.intake
+        classified = intake is not None and intake.model is not None
+        if classified and self.chance.draw(f"kind of {run}") < 0.4:
             return "generate"
         return "query" if draw < 0.08 else "operate"
 

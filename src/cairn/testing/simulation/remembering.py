@@ -92,7 +92,7 @@ SCOPES = ("user", "project")
 REVIEWED: tuple[Trust, ...] = ("owner", "agent")
 LOOKS = 10
 """How often somebody who wants to review a fact or to move a session looks whether they can."""
-RULES = MemoryRules(project=PROJECT, agents=("clerk", "keeper"))
+RULES = MemoryRules(project=PROJECT, agents=("clerk", "keeper", "saver"))
 WHO = ("ann", "bob")
 MOST = 7
 """Facts are asked for by numbers up to here."""

@@ -248,6 +248,8 @@ class _Story:
                 seen[f"{names[event.call]} done in a thread"] += 1
             elif isinstance(event, ev.ToolsOffered):
                 seen["tools found"] += 1
+            elif isinstance(event, ev.TurnKept):
+                seen["fact of a summary asked to be kept"] += len(event.parts)
         return seen
 
     def outcome(self, seed: int, seconds: float) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from cairn.core.budgets import Cap, Standing
@@ -17,7 +17,7 @@ from cairn.core.state import RunState
 from cairn.errors import StoreBusy, StoreClosed, StoreFailed
 from cairn.memory.embedding import Embedding
 from cairn.memory.port import Memory
-from cairn.ports import Beside, Claim, NewRun, RunFilter, RunInfo, SessionInfo, Store
+from cairn.ports import Beside, Claim, NewRun, Pruned, RunFilter, RunInfo, SessionInfo, Store
 from cairn.testing.simulation.facts import FaultyMemory
 
 if TYPE_CHECKING:
@@ -185,8 +185,8 @@ class FaultyStore:
 
     async def prune(
         self, before: int, dry_run: bool = False, session: str = "", now: int = 0
-    ) -> list[str]:
-        async def work() -> list[str]:
+    ) -> Pruned:
+        async def work() -> Pruned:
             gone = await self.inner.prune(before, dry_run, session, now)
             self._world.witness.lines.removed(() if dry_run else gone)
             return gone
@@ -272,8 +272,10 @@ class FaultyStore:
     def call_alive(self, run: str, call: str) -> bool:
         return self.inner.call_alive(run, call)
 
-    async def holdings(self, principal: Principal) -> Holdings:
-        return await self._read(lambda: self.inner.holdings(principal))
+    async def holdings(
+        self, principal: Principal, facts: Collection[int] | None = None
+    ) -> Holdings:
+        return await self._read(lambda: self.inner.holdings(principal, facts))
 
     async def backup(self, path: str) -> None:
         await self.inner.backup(path)
