@@ -74,7 +74,8 @@ def replaced_fact_still_recalled(stack: ExitStack) -> None:
 @of_memory
 def replaced_fact_hidden_for_good(stack: ExitStack) -> None:
     """What was replaced by a fact that is rejected or erased lives again."""
-    put(stack, shelf, "_lives_again", lambda place, old: None)
+    put(stack, shelf, "lives_again", lambda place, old: None)
+    put(stack, reviewing, "lives_again", lambda place, old: None)
 
 
 @of_memory
