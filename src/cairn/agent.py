@@ -134,7 +134,8 @@ class Agent:
         if not isinstance(instructions, str):
             check_taker(f"{where}.instructions", instructions, "a Briefing")
         _require(kind in KINDS, where, "kind", kind, f"Use one of {', '.join(KINDS)}")
-        _require(on_loop in ("stop", "ask"), where, "on_loop", on_loop, "Use stop or ask")
+        fine = on_loop in ("stop", "ask")  # a tuple: what is given may have no hash
+        _require(fine, where, "on_loop", on_loop, "Use stop or ask")
         fix = f"Use one of {', '.join(MODES)}"
         _require(on_message in MODES, where, "on_message", on_message, fix)
         fine = _is_number(repairs, int) and repairs >= 0

@@ -123,7 +123,7 @@ class ContextBlock:
             raise ConfigError(
                 f"{where}.place", f"{safe_repr(place)} is no place", "Use head or end"
             )
-        if over not in ("cut", "out"):
+        if over not in ("cut", "out"):  # a tuple: what is given may have no hash
             raise ConfigError(
                 f"{where}.over", f"{safe_repr(over)} cannot be done", "Use cut or out"
             )

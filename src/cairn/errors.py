@@ -16,7 +16,7 @@
     │   ├── DepsFailed             the deployment's factory of dependencies raised
     │   │   └── ToolsUnready       a server of tools cannot be reached
     │   ├── VersionMismatch        the run is pinned to another version of its agent
-    │   ├── RunConflict            the id is taken by a run with another input
+    │   ├── RunConflict            the id is taken by a run with another input or terms
     │   ├── SessionBusy            the session already has an active run
     │   ├── IllegalTransition      the event or command is not allowed in this state
     │   ├── BudgetReached          a budget over time has no room for what was to begin
@@ -307,7 +307,10 @@ class NoRoute(RunError):
 
 
 class RunConflict(RunError):
-    """The run id is taken by a run with another agent, input or principal."""
+    """The run id is taken by a run with another agent, input or principal, or on other terms.
+
+    Terms are its session, kind, bounds, approvals and policy, as far as the call names them.
+    """
 
 
 class SessionBusy(RunError):

@@ -274,7 +274,7 @@ def _made(
     if not number or not 0 < timeout <= LONGEST_S:
         fix = f"Give seconds above 0, {LONGEST_S:g} at most"
         raise ConfigError(f"{where}.timeout", f"{safe_repr(timeout)} cannot be used", fix)
-    if on_error not in ("deny", "ignore"):
+    if on_error not in ("deny", "ignore"):  # a tuple: what is given may have no hash
         raise ConfigError(
             f"{where}.on_error", f"{safe_repr(on_error)} is unknown", "Use deny or ignore"
         )

@@ -9,7 +9,7 @@ from cairn.core.evolve_context import KINDS
 from cairn.core.policy.form import TaskKind
 from cairn.core.rules import Need
 from cairn.core.takers import check_taker, name_of
-from cairn.errors import ConfigError, safe_repr
+from cairn.errors import ConfigError, safe_repr, words_of
 from cairn.models import check_model
 from cairn.ports import Model
 from cairn.tools.blocking import Overdue, called
@@ -90,7 +90,7 @@ class Intake:
         except Overdue as error:
             raise ConfigError("Intake.rule", *str(error).split(". ", 1)) from None
         except Exception as error:  # the deployer's function may raise anything
-            said = f"it raised {type(error).__name__}: {error}"
+            said = f"it raised {words_of(error)}"
             raise ConfigError("Intake.rule", said, "Have it return a kind or None") from error
         if kind is not None and kind not in KINDS:
             fix = f"Return one of {', '.join(KINDS)} or None"

@@ -8,7 +8,7 @@ from tests.engine.kit import TurnedClock
 
 from cairn import Agent, Runtime, Scripted
 from cairn.cli.plain import day
-from cairn.core.moments import told
+from cairn.core.moments import in_utc
 
 NANOSECONDS = 1_796_076_000_000_000_000
 
@@ -61,8 +61,8 @@ def test_every_reading_command_reads_a_time_of_the_wrong_unit(cairn: Cairn, word
 @pytest.mark.parametrize("us", [NANOSECONDS, -(10**18), 10**30, -1, 253_402_300_799_999_999])
 def test_any_number_is_told_as_a_moment(us: int) -> None:
     assert day(us)
-    assert told(us, "%Y-%m-%d")
+    assert in_utc(us, "%Y-%m-%d")
 
 
 def test_a_moment_beyond_all_calendars_is_told_by_its_year() -> None:
-    assert day(NANOSECONDS) == told(NANOSECONDS, "%Y") == "year 58885"
+    assert day(NANOSECONDS) == in_utc(NANOSECONDS, "%Y") == "year 58885"

@@ -18,6 +18,8 @@ FREE_HAND = Policy(effects={"write": "allow"}, name="test")
 DAY_US = 86_400_000_000
 HELD_S = 4.0
 """How long a function is held at most that a test should have let go."""
+BESIDE_S = 20.0
+"""How long work may take in a thread of its own before it counts as hanging."""
 
 
 class Ledger:
@@ -180,6 +182,23 @@ async def until(ready: Callable[[], Any], tries: int = 2_000) -> None:
             return
         await asyncio.sleep(0.002)
     raise AssertionError("it never became so")
+
+
+def beside(work: Callable[[], Any]) -> Any:
+    """What comes of sync work, done in a thread so that a loop that hangs is a failure."""
+    came: list[Any] = []
+
+    def go() -> None:
+        try:
+            came.append(work())
+        except BaseException as error:  # whatever it is, the test shall see it
+            came.append(error)
+
+    thread = threading.Thread(target=go, daemon=True)
+    thread.start()
+    thread.join(BESIDE_S)
+    assert came, "it never came back"
+    return came[0]
 
 
 class Door:

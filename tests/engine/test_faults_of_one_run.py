@@ -5,37 +5,31 @@ import functools
 import logging
 import signal
 import sys
-import threading
 
 import pytest
 from pydantic import BaseModel, field_validator
+from tests.engine.kit import beside
 
-from cairn import Agent, Ladder, ModelError, Policy, Runtime, Scripted, call, tool
+from cairn import (
+    Agent,
+    ConfigError,
+    Intake,
+    Ladder,
+    MemoryRules,
+    ModelError,
+    Policy,
+    Runtime,
+    Scripted,
+    call,
+    tool,
+)
 from cairn.core import events as ev
 from cairn.core.ladder import DEFAULT_LADDER
 from cairn.engine import advance, drive, worker
 from cairn.engine.ends import as_fault, asked_for
 
 ENDS = [SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit]
-LONG_S = 20.0
 each_end = pytest.mark.parametrize("error", ENDS)
-
-
-def beside(work):
-    """What comes of sync work, done in a thread so that a worker that hangs is a failure."""
-    came = []
-
-    def go():
-        try:
-            came.append(work())
-        except BaseException as error:  # whatever it is, the test shall see it
-            came.append(error)
-
-    thread = threading.Thread(target=go, daemon=True)
-    thread.start()
-    thread.join(LONG_S)
-    assert came, "it never came back"
-    return came[0]
 
 
 def worked(agent, **options):
@@ -84,6 +78,25 @@ def test_a_tool_whose_exception_has_no_words_fails_its_call_only(error):
     assert (run.status, run.text) == ("completed", "done")
     failed = [e.event for e in trace if isinstance(e.event, ev.ToolFailed)]
     assert {each.message for each in failed} == {"Mute"}
+
+
+@each_end
+def test_a_rule_or_a_project_whose_exception_has_no_words_is_named_by_its_type(error):
+    class Mute(Exception):
+        def __str__(self):
+            raise error
+
+    def fails(*_):
+        raise Mute
+
+    ruled = Agent("a", Scripted(["done"]), intake=Intake(rule=fails))
+    with Runtime(":memory:", [ruled]) as rt, pytest.raises(ConfigError, match="it raised Mute"):
+        rt.run("a", "task")
+    rules = MemoryRules(project=fails)
+    desk = Agent("a", Scripted([]))
+    told = pytest.raises(ConfigError, match="the function failed: Mute")
+    with Runtime(":memory:", [desk], memory=rules) as rt, told:
+        rt.remember("The shop opens at nine.", principal="ann", scope="project")
 
 
 @each_end

@@ -10,7 +10,7 @@ from tests.engine.kit import Watched, runtime
 
 from cairn import Principal, Scripted, call, tool
 from cairn.core.commands import Pause, Resume
-from cairn.engine import kept
+from cairn.engine import fold_cache
 from cairn.engine.load import load
 from cairn.errors import CorruptJournal, RunErased, StoreBusy, UnknownRun
 from cairn.store.inmemory import InMemoryStore
@@ -150,7 +150,7 @@ def test_what_another_process_has_erased_is_not_told_from_what_was_kept():
         await store.beside().erase(ANN, rt.host.clock.now_us())
         with pytest.raises(RunErased):
             await load(store, run.id)
-        folds = kept.kept_for(store)
+        folds = fold_cache.cache_of(store)
         assert folds.runs.find(await folds.age(store), run.id) is None
 
     asyncio.run(main())
@@ -175,7 +175,7 @@ def test_what_was_folded_is_kept_while_facts_grants_and_titles_change_beside_it(
         pay = tool(name="pay", effect="write")(lambda: "paid")
         rt = runtime(["ok"], [pay], store=store)
         run = await rt.run_async("a", "hello", session="s")
-        folds = kept.kept_for(store)
+        folds = fold_cache.cache_of(store)
         age = await folds.age(store)
         await load(store, run.id)
         await rt.remember_async("likes tea")
@@ -184,8 +184,8 @@ def test_what_was_folded_is_kept_while_facts_grants_and_titles_change_beside_it(
         assert await folds.age(store) == age
         assert folds.runs.find(age, run.id) is not None
         await rt.erase_async("local")
-        assert await kept.kept_for(store).age(store) is not None
-        assert kept.kept_for(store).runs.find(age, run.id) is None
+        assert await fold_cache.cache_of(store).age(store) is not None
+        assert fold_cache.cache_of(store).runs.find(age, run.id) is None
 
     asyncio.run(main())
 
@@ -196,7 +196,7 @@ def test_where_it_cannot_be_told_what_was_erased_nothing_kept_is_used(fault):
         store = Watched()
         rt = runtime(["ok"], store=store)
         run = await rt.run_async("a", "hello")
-        folds = kept.kept_for(store)
+        folds = fold_cache.cache_of(store)
         whole = await load(store, run.id)
 
         async def before(name, *args, **kwargs):

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from tests.engine.kit import Recorder, events, until
+from tests.engine.kit import Recorder, beside, events, until
 
 from cairn import (
     Agent,
@@ -29,23 +29,6 @@ from cairn.tools.slots import Slots
 
 LONG_S = 10.0
 ENDS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()]
-
-
-def beside(work):
-    """What comes of sync work, done in a thread so that a loop that died is a failure, no hang."""
-    came = []
-
-    def go():
-        try:
-            came.append(work())
-        except BaseException as error:  # whatever it is, the test shall see it
-            came.append(error)
-
-    thread = threading.Thread(target=go, daemon=True)
-    thread.start()
-    thread.join(LONG_S)
-    assert came, "the sync call never came back"
-    return came[0]
 
 
 def raises(error):

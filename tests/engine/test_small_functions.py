@@ -330,7 +330,7 @@ def test_an_output_whose_validators_never_end_is_named(door, monkeypatch, summed
 # ---------------------------------------------------------------- what it costs, what it keeps
 
 
-def test_who_uses_no_function_of_his_own_has_no_thread_for_one():
+def test_without_functions_of_a_deployment_no_thread_is_begun_for_one():
     begun = []
 
     class Plain(BaseModel):

@@ -4,6 +4,7 @@
 effects, and the file of what the store acknowledged. It returns sentences; none is good.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class Told:
     """What the journal says of one call."""
 
     name: str
+    arguments: str = "{}"
     recovery: str = ""
     starts: int = 0
     tools: set[str] = field(default_factory=set)
@@ -41,6 +43,12 @@ class Told:
     not_happened: bool = False
     unknown: bool = False
     late: bool = False
+
+    @property
+    def fact(self) -> str:
+        """The fact that it names, if it names one."""
+        named = json.loads(self.arguments).get("id", "")
+        return named if isinstance(named, str) else ""
 
 
 class Books:
@@ -101,7 +109,7 @@ class Books:
                 parts = said.parts
                 for part in parts:
                     if isinstance(part, CallPart):
-                        self.calls[part.id] = Told(part.name)
+                        self.calls[part.id] = Told(part.name, part.arguments)
             case ev.InputQueued():
                 self.queued.append(entry.seq)
             case ev.InputGiven(seqs=seqs):
@@ -146,8 +154,10 @@ class Books:
                 told.unknown = False
 
 
-def compare(books: Books, effects: list[Effect], asked: int, acknowledged: int) -> list[str]:
-    """What the journal says against what happened."""
+def compare(
+    books: Books, effects: list[Effect], asked: int, acknowledged: int, gone: frozenset[str]
+) -> list[str]:
+    """What the journal says against what happened; `gone` are the facts that were removed."""
     found = []
     if asked > books.requests:
         found.append(f"a model was asked {asked} times and {books.requests} requests stand")
@@ -159,11 +169,11 @@ def compare(books: Books, effects: list[Effect], asked: int, acknowledged: int) 
     strange = set(by_call) - set(books.calls)
     found += [f"{call} had an effect and is not in the journal" for call in sorted(strange)]
     for call, told in books.calls.items():
-        found += [f"{call} ({told.name}) {fault}" for fault in _of_call(told, by_call[call])]
+        found += [f"{call} ({told.name}) {fault}" for fault in _of_call(told, by_call[call], gone)]
     return found
 
 
-def _of_call(told: Told, effects: list[Effect]) -> list[str]:
+def _of_call(told: Told, effects: list[Effect], gone: frozenset[str]) -> list[str]:
     found = []
     times = len(effects)
     if times > told.starts:
@@ -175,6 +185,8 @@ def _of_call(told: Told, effects: list[Effect]) -> list[str]:
     if {effect.tool for effect in effects} - told.tools:
         found.append("was done by a tool that the journal does not name")
     certain = told.recovery in {"once", "probe", "keyed"} and told.tools
+    # nobody can count what another run removed, or who died between the removal and the counting
+    certain = certain and not (told.name == "forget" and told.fact in gone)
     if certain and (told.completed or told.happened) and not times:
         found.append("is said to have happened and did not")
     if told.recovery in {"once", "probe"} and told.not_happened and times:
@@ -193,6 +205,11 @@ async def faults_of(store: Store, world: World, runs: Sequence[str]) -> list[str
         if owner != (effect.run, effect.call):
             found.append(f"{effect.run}/{effect.call} has the key of {'/'.join(owner)}")
     asked, acknowledged = world.asked(), world.acknowledged()
+    gone = frozenset(
+        f"m{entry.event.fact}"
+        for entry in await store.read("store")
+        if isinstance(entry.event, ev.MemoryForgotten)
+    )
     for run in runs:
         books = Books(run)
         entries = await store.read(run)
@@ -203,7 +220,7 @@ async def faults_of(store: Store, world: World, runs: Sequence[str]) -> list[str
         parent = books.state.parent.run if books.state.parent else ""
         past = effects.get(parent, []), asked.get(parent, 0)
         books.faults += compare(
-            books, past[0] + effects[run], past[1] + asked[run], acknowledged.get(run, 0)
+            books, past[0] + effects[run], past[1] + asked[run], acknowledged.get(run, 0), gone
         )
         info = await store.info(run)
         if info.leased:

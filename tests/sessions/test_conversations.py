@@ -12,8 +12,8 @@ from cairn import Agent, Principal, Runtime, Scripted, call
 from cairn.core.events import RunRef
 from cairn.core.sizes import size_of
 from cairn.core.state import RunState
-from cairn.engine import conversation, kept
-from cairn.engine.conversation import Conversations, Told
+from cairn.engine import conversation, fold_cache
+from cairn.engine.fold_cache import CachedConversation, Conversations
 from cairn.engine.load import load
 from cairn.store.inmemory import InMemoryStore
 
@@ -117,7 +117,7 @@ def test_only_what_a_run_has_added_is_measured_and_renamed(monkeypatch):
         for n in range(40):
             await rt.send_async("s", f"message {n}", agent="a")
         last = (await store.session_head("s")).run
-        kept._of_store.clear()
+        fold_cache._of_store.clear()
         measured.clear()
         await load(store, last)
         assert len(measured) == 2 * 39, "each message of the runs before once"
@@ -134,9 +134,11 @@ def test_what_is_kept_is_what_would_be_folded_anew():
             await rt.send_async("s", f"message {n} " + "words " * 40, agent="a")
             last = (await store.session_head("s")).run
             known = await load(store, last)
-            kept._of_store.clear()
+            fold_cache._of_store.clear()
             assert await load(store, last) == known
-            before = (await conversation.told_before(store, RunRef(run=last, seq=known.seq))).size
+            before = (
+                await conversation.conversation_before(store, RunRef(run=last, seq=known.seq))
+            ).size
             assert before == size_of(known.messages, known.view, known.summary)
 
     asyncio.run(main())
@@ -150,7 +152,7 @@ def test_the_process_that_erases_keeps_nothing_of_what_it_had_read():
                 run = await rt.send_async("s", text, agent="desk", principal=ann)
             assert "4711" in str((await load(rt.store, run.id)).messages)
             await rt.erase_async(ann)
-            assert rt.store not in kept._of_store
+            assert rt.store not in fold_cache._of_store
 
     asyncio.run(main())
 
@@ -158,15 +160,15 @@ def test_the_process_that_erases_keeps_nothing_of_what_it_had_read():
 # ---------------------------------------------------------------- bounds
 
 
-def told(chars):
-    return Told(state=RunState(run="r"), began=0, size=0, chars=chars)
+def ended(chars):
+    return CachedConversation(state=RunState(run="r"), began=0, size=0, chars=chars)
 
 
 def test_only_so_many_conversations_are_kept():
     held = Conversations(most=3)
     for n in range(5):
         held.find(1, RunRef(run="r0", seq=1))
-        held.keep(1, RunRef(run=f"r{n}", seq=1), told(10))
+        held.keep(1, RunRef(run=f"r{n}", seq=1), ended(10))
     found = [n for n in range(5) if held.find(1, RunRef(run=f"r{n}", seq=1)) is not None]
     assert found == [0, 3, 4], "those used last"
 
@@ -175,7 +177,7 @@ def test_only_so_much_text_is_kept_but_never_less_than_two_conversations():
     held = Conversations(chars=100)
     held.find(1, RunRef(run="r0", seq=1))
     for n, chars in enumerate((30, 30, 30, 400, 500)):
-        held.keep(1, RunRef(run=f"r{n}", seq=1), told(chars))
+        held.keep(1, RunRef(run=f"r{n}", seq=1), ended(chars))
     found = [n for n in range(5) if held.find(1, RunRef(run=f"r{n}", seq=1)) is not None]
     assert found == [3, 4]
 
@@ -184,8 +186,8 @@ def test_what_was_read_before_something_was_erased_is_not_kept():
     held = Conversations()
     assert held.find(7, RunRef(run="r", seq=1)) is None
     held.find(8, RunRef(run="r", seq=1))  # meanwhile another one has seen that something went
-    held.keep(7, RunRef(run="r", seq=1), told(10))
+    held.keep(7, RunRef(run="r", seq=1), ended(10))
     assert held.find(8, RunRef(run="r", seq=1)) is None
-    held.keep(8, RunRef(run="r", seq=1), told(10))
+    held.keep(8, RunRef(run="r", seq=1), ended(10))
     assert held.find(8, RunRef(run="r", seq=1)) is not None
     assert held.find(9, RunRef(run="r", seq=1)) is None

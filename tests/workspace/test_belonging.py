@@ -154,7 +154,7 @@ def test_a_folder_that_was_filled_before_its_run_is_the_runs(tmp_path):
         Workspaces(tmp_path).of("r", owner=BOB).read("given.txt")
 
 
-def test_a_folder_that_was_made_by_other_means_is_his_who_uses_it_first(tmp_path):
+def test_a_folder_that_was_made_by_other_means_belongs_to_whoever_uses_it_first(tmp_path):
     (tmp_path / "r").mkdir(parents=True)
     (tmp_path / "r" / "given.txt").write_text("x")
     assert Workspaces(tmp_path).of("r", owner=ANN).read("given.txt") == b"x"
@@ -174,7 +174,7 @@ def test_a_folder_of_an_earlier_version_is_bound_to_the_run_that_has_used_it(tmp
 
 
 @pytest.mark.parametrize(("per", "name"), WAYS)
-def test_a_folder_of_an_earlier_version_is_not_his_who_began_after_it(tmp_path, per, name):
+def test_a_folder_of_an_earlier_version_is_not_given_to_whoever_began_after_it(tmp_path, per, name):
     place = {"run": "order-7", "session": "s-support"}[per]
     with runtime(tmp_path, per) as rt:
         rt.run("desk", "write", principal="ann", **name)

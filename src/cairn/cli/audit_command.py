@@ -19,7 +19,7 @@ from cairn.cli.place import locate
 from cairn.cli.plain import count, day, json_line, visible
 from cairn.cli.say import complain, print_line, write
 from cairn.core.messages import Record
-from cairn.core.moments import told
+from cairn.core.moments import in_utc
 from cairn.core.names import listed, nearest
 from cairn.core.views.audit import DECISIONS, AuditLine
 from cairn.engine.clock import SystemClock
@@ -180,7 +180,7 @@ def _as_csv(found: Iterator[AuditLine]) -> Iterator[str]:
 
 def _iso(us: int) -> str:
     fraction = f".{us % 1_000_000:06d}" if us % 1_000_000 else ""
-    return told(us, f"%Y-%m-%dT%H:%M:%S{fraction}+00:00")
+    return in_utc(us, f"%Y-%m-%dT%H:%M:%S{fraction}+00:00")
 
 
 def cell(text: str) -> str:

@@ -11,7 +11,7 @@ from cairn.cli.outcome import print_json
 from cairn.cli.place import locate, with_store
 from cairn.cli.say import complain, print_line
 from cairn.core.budgets import MEASURES, Standing, agents_in, shown
-from cairn.core.moments import told
+from cairn.core.moments import in_utc
 from cairn.core.spending import amount
 from cairn.engine.client import Client
 from cairn.engine.clock import SystemClock
@@ -95,4 +95,4 @@ def _told(standing: Standing) -> str:
 
 
 def _utc(us: int) -> str:
-    return told(us, "%Y-%m-%d %H:%M UTC")
+    return in_utc(us, "%Y-%m-%d %H:%M UTC")

@@ -11,7 +11,7 @@ import msgspec
 
 from cairn.core.moments import NO_MOMENT, SECOND_US, year_of
 from cairn.core.views.words import money, short, span
-from cairn.core.visible import as_read, by_number, in_json
+from cairn.core.visible import beginning_as_read, by_number, in_json
 
 __all__ = [
     "WANTED",
@@ -59,8 +59,7 @@ def visible_line(text: str, limit: int = 120) -> str:
 
 def arguments_line(text: str, limit: int = 120) -> str:
     """A call's arguments as `visible_line` shows them, with the letters that the tool gets."""
-    more = "…" if len(text) > limit * 16 else ""
-    return visible_line(as_read(text[: limit * 16]) + more, limit)
+    return visible_line(beginning_as_read(text, limit), limit)
 
 
 def _picture(found: re.Match[str]) -> str:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from cairn.cli.plain import offset
 from cairn.core.events import (
     Entry,
-    ModelCompleted,
-    TakeoverTurn,
     ToolRedirected,
     ToolStarted,
-    TurnFed,
-    TurnKept,
+    Turn,
 )
 from cairn.core.messages import calls_of
 from cairn.core.views.words import words
@@ -30,8 +27,8 @@ class LineTeller:
         event = entry.event
         self.begun = self.begun or entry.at
         match event:
-            case ModelCompleted() | TakeoverTurn() | TurnFed() | TurnKept():
-                self._tools.update({part.id: part.name for part in calls_of(event.parts)})
+            case turn if isinstance(turn, Turn):
+                self._tools.update({part.id: part.name for part in calls_of(turn.parts)})
             case ToolRedirected() | ToolStarted() if event.tool:
                 self._tools[event.call] = event.tool
         pieces = (

@@ -45,12 +45,12 @@ from cairn.core.lifecycle import Status
 from cairn.core.limits import MIN_OUTPUT_TOKENS, Reservation, reserve
 from cairn.core.messages import calls_of, text_of
 from cairn.core.outcomes import Called, Reply, parts_of
+from cairn.core.quoting import with_words
 from cairn.core.remaining import bound_of, larger, left_of, reserved_for, too_dear
 from cairn.core.rules import INPUT, ModelSpec, Rules
 from cairn.core.sizes import bulk_of, size_of
 from cairn.core.state import Draft, End, RunState, persons_turn
 from cairn.core.summaries import completed
-from cairn.core.told import with_words
 from cairn.core.view import View
 from cairn.errors import ErrorClass
 

@@ -17,8 +17,8 @@ from cairn.core.guard import canonical
 from cairn.core.hooked import still_asked
 from cairn.core.lifecycle import CALL_MOVES, CallStatus
 from cairn.core.messages import PlanItem, parse_object
+from cairn.core.quoting import one_line
 from cairn.core.state import Call, RunState, keep_decision
-from cairn.core.told import one_line
 from cairn.errors import IllegalTransition, Refused
 
 replace = msgspec.structs.replace

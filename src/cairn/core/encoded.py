@@ -30,14 +30,14 @@ _READABLE = (string.printable[:95] + "\t\n\r").encode()
 _WHITE = string.whitespace.encode()
 
 
-def _told(kept: bytes, white: bytes = b"") -> bytes:
-    """What `bytes.translate` needs to write `a` for what is kept and `w` for white space."""
-    return bytes(97 if byte in kept else 119 if byte in white else 32 for byte in range(256))
+def _table(kept: bytes, white: bytes = b"") -> bytes:
+    """A table for `bytes.translate` that writes `a` for what is kept and `w` for white space."""
+    return bytes(ord("a" if byte in kept else "w" if byte in white else " ") for byte in range(256))
 
 
-_IN_BASE64 = _told(_BASE64, _WHITE)
-_IN_HEX, _IS_READABLE = map(_told, (string.hexdigits.encode(), _READABLE))
-_IN_WORDS = _told(bytes(byte for byte in range(256) if byte not in _WHITE))
+_IN_BASE64 = _table(_BASE64, _WHITE)
+_IN_HEX, _IS_READABLE = map(_table, (string.hexdigits.encode(), _READABLE))
+_IN_WORDS = _table(bytes(byte for byte in range(256) if byte not in _WHITE))
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _BROKEN = BROKEN.encode()
 _ONLY_ASCII = bytes(byte if byte < 128 else _BROKEN[0] for byte in range(256))
@@ -109,8 +109,8 @@ def has_run(text: str, least: int) -> bool:
     return b"a" * least in text.encode("ascii", "replace").translate(_IN_BASE64)
 
 
-def _told_of(text: str, table: bytes = _IN_BASE64) -> tuple[bytes, bytes]:
-    """A text as bytes, and what each of them is."""
+def _classes(text: str, table: bytes = _IN_BASE64) -> tuple[bytes, bytes]:
+    """A text as bytes, and the class of each of them, as the table has it."""
     raw = text.encode("ascii", "replace")
     return raw, raw.translate(table)
 
@@ -120,13 +120,13 @@ def breaks(text: str) -> list[tuple[int, int]]:
 
     Only the last row may have fewer than 48 characters.
     """
-    raw, told = _told_of(text)
-    if b"w" not in told:
+    raw, classes = _classes(text)
+    if b"w" not in classes:
         return []
     return [
         gap.span()
-        for rows in _ROWS.finditer(told)
-        for gap in _GAP.finditer(told, rows.start(), rows.end())
+        for rows in _ROWS.finditer(classes)
+        for gap in _GAP.finditer(classes, rows.start(), rows.end())
         if raw[gap.start() - ROW : gap.start()].strip(b"-_")  # else it is a line that was drawn
     ]
 
@@ -137,13 +137,13 @@ def open_rows(text: str, word: int) -> int:
     Returns:
         Where the word begins in which their first one stands; `word` where there are none.
     """
-    _, told = _told_of(text)
+    _, classes = _classes(text)
     first = word
-    while first and told[first : first + 1] in {b"", b"a"}:
-        upto = len(told[:first].rstrip(b"w"))
-        if not 0 < first - upto <= WIDEST_GAP or not told.endswith(_WHOLE_ROW, 0, upto):
+    while first and classes[first : first + 1] in {b"", b"a"}:
+        upto = len(classes[:first].rstrip(b"w"))
+        if not 0 < first - upto <= WIDEST_GAP or not classes.endswith(_WHOLE_ROW, 0, upto):
             break
-        first = told.rfind(b"w", 0, upto) + 1
+        first = classes.rfind(b"w", 0, upto) + 1
     return first
 
 
@@ -174,9 +174,9 @@ class Runs:
             text: The text.
             but: Another one whose runs were read before: the same ones are passed over.
         """
-        raw, told = _told_of(text)
-        known = frozenset(self._of(self._base64, *_told_of(but))) if but else frozenset()
-        for run in self._base64.finditer(told):
+        raw, classes = _classes(text)
+        known = frozenset(self._of(self._base64, *_classes(but))) if but else frozenset()
+        for run in self._base64.finditer(classes):
             whole = raw[run.start() : run.end()]
             if whole in known:
                 continue
@@ -185,9 +185,9 @@ class Runs:
                 found = self._readable_part(_bytes_of(standard[shift:]))
                 if found:
                     yield Inner(found, text, run.start() + shift, 6)
-        if not self._hex.search(told):
+        if not self._hex.search(classes):
             return
-        known = frozenset(self._of(self._hex, *_told_of(but, _IN_HEX))) if but else frozenset()
+        known = frozenset(self._of(self._hex, *_classes(but, _IN_HEX))) if but else frozenset()
         for run in self._hex.finditer(raw.translate(_IN_HEX)):
             if raw[run.start() : run.end()] in known:
                 continue
@@ -199,8 +199,8 @@ class Runs:
                     yield Inner(found, text, start, 4)
 
     @staticmethod
-    def _of(kind: re.Pattern[bytes], raw: bytes, told: bytes) -> Iterator[bytes]:
-        return (raw[run.start() : run.end()] for run in kind.finditer(told))
+    def _of(kind: re.Pattern[bytes], raw: bytes, classes: bytes) -> Iterator[bytes]:
+        return (raw[run.start() : run.end()] for run in kind.finditer(classes))
 
     def _readable_part(self, data: bytes) -> str:
         """The bytes as text; empty where too few that are a text stand together."""

@@ -23,8 +23,8 @@ from cairn.core.lifecycle import LEGAL, MOVES, CallStatus, Status
 from cairn.core.limits import Usage
 from cairn.core.messages import Message, Text, text_of, user
 from cairn.core.newer import version_changed, without_grants
+from cairn.core.quoting import of_check
 from cairn.core.state import End, RunState, Spent, Task, add_message, add_request, status_of
-from cairn.core.told import of_check
 from cairn.errors import ErrorClass, IllegalTransition
 
 replace = msgspec.structs.replace

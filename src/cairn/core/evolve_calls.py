@@ -13,6 +13,7 @@ from cairn.core.guard import call_key, result_key
 from cairn.core.hooked import told_of_change
 from cairn.core.lifecycle import CALL_MOVES, CallStatus, Status
 from cairn.core.messages import Source
+from cairn.core.quoting import one_line
 from cairn.core.state import (
     FAILED_NOTE,
     NO_TOOL,
@@ -26,7 +27,6 @@ from cairn.core.state import (
     repair_subject,
     results_message,
 )
-from cairn.core.told import one_line
 from cairn.errors import ErrorClass, IllegalTransition
 
 replace = msgspec.structs.replace

@@ -91,7 +91,7 @@ def effects_after(entries: Sequence[ev.Entry], at: int) -> list[Effect]:
     for entry in entries:
         event = entry.event
         match event:
-            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() | ev.TurnKept() as turn:
+            case turn if isinstance(turn, ev.Turn):
                 parts = turn.parts
                 asked |= {p.id: (p.name, p.arguments) for p in calls_of(parts)}
             case ev.ToolEdited(call=call, arguments=arguments):

@@ -327,7 +327,7 @@ def asked_in(run: str, entries: Iterable[ev.Entry]) -> list[Asked]:
         match entry.event:
             case ev.RunCreated():
                 agent, principal = entry.event.agent, entry.event.principal
-            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() | ev.TurnKept() as turn:
+            case turn if isinstance(turn, ev.Turn):
                 parts = turn.parts
                 calls |= {p.id: (p.name, p.arguments) for p in calls_of(parts)}
             case ev.ToolEdited(call=call, arguments=text):

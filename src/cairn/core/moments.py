@@ -14,7 +14,7 @@ NO_MOMENT = (ValueError, OverflowError, OSError)
 """What `datetime` raises of a number that is no moment of any calendar."""
 
 
-def told(us: int, form: str) -> str:
+def in_utc(us: int, form: str) -> str:
     """A moment in UTC as `form` has it; of one that no calendar has, the year alone.
 
     Args:

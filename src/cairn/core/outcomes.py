@@ -16,10 +16,10 @@ from cairn.core.ladder import RETRY_AFTER_CAP_US, backoff_us
 from cairn.core.lifecycle import CallStatus
 from cairn.core.limits import Usage
 from cairn.core.messages import CallPart, Part, Reasoning, Record, Text, clean
+from cairn.core.quoting import one_line, with_words
 from cairn.core.remaining import larger
 from cairn.core.rules import GRACE_US, ModelSpec, Problem, Rules, ToolSpec
 from cairn.core.state import Call, RunState
-from cairn.core.told import one_line, with_words
 from cairn.errors import ErrorClass
 
 EXCERPT = 2_000
@@ -46,8 +46,8 @@ class Called(Record):
     """A tool call as the adapter saw it; `alias` is the provider's id of it.
 
     `place` is how many parts of the reply came before it; negative for all of them. `key` names
-    what it touches, None where that cannot be told, where it was asked for beforehand; in bytes,
-    for it is compared and never kept, so nothing is taken out of it.
+    what it touches if that was asked for beforehand, None if nobody could tell; in bytes, for it
+    is compared and never kept, so nothing is taken out of it.
     """
 
     name: str

@@ -53,7 +53,7 @@ def summary(state: RunState, entries: Iterable[ev.Entry]) -> str:
     asked: dict[int, str] = {}
     for entry in entries:
         match entry.event:
-            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() | ev.TurnKept() as turn:
+            case turn if isinstance(turn, ev.Turn):
                 parts = turn.parts
                 names.update({p.id: p.name for p in parts if isinstance(p, CallPart)})
             case ev.ToolRedirected() | ev.ToolStarted() as event if event.tool:

@@ -68,7 +68,7 @@ def requests_of(
         match entry.event:
             case ev.ApprovalRequested(n=n) | ev.InputRequested(n=n):
                 asked[n] = entry
-            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() | ev.TurnKept() as turn:
+            case turn if isinstance(turn, ev.Turn):
                 names |= {part.id: part.name for part in calls_of(turn.parts)}
             case ev.ToolRedirected(call=call, rule=rule, reason=reason):
                 instead[call] = {"instead_of": names.get(call, ""), "redirected": reason or rule}

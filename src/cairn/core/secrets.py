@@ -1,7 +1,7 @@
 """Known secrets: every form in which they are found in a text, and the handles put in their place.
 
 A handle reads `[[secret:NAME:TAG]]`, and `[[secret:NAME~FORM:TAG]]` where the secret stood encoded
-(`INNER.OUTER` where it was encoded twice, and three where it was thrice).
+(`INNER.OUTER` where it was encoded twice, with a third part where it was three times).
 The tag is made from the value: who does not know it cannot write a handle that holds. A handle in
 an argument becomes the value again only for a tool that is declared to take that secret.
 """

@@ -24,7 +24,7 @@ from cairn.core.budgets import (
     start_of,
 )
 from cairn.core.messages import Record
-from cairn.core.moments import told
+from cairn.core.moments import in_utc
 from cairn.errors import BudgetReached, BudgetUnknown
 
 MODEL = "model"
@@ -214,7 +214,7 @@ def _admit(wanted: Spend, places: Sequence[tuple[Cap, RowKey, Spend]]) -> None:
 def _rest(cap: Cap, at: RowKey, measure: Measure, bound: int, used: int) -> Rest:
     _, key, start = at
     whose = f" of {shown(key)}" if key else ""
-    resets = told(end_of(cap.window, start), "%Y-%m-%d %H:%M UTC")
+    resets = in_utc(end_of(cap.window, start), "%Y-%m-%d %H:%M UTC")
     return Rest(
         budget=cap.name,
         left=bound - used,

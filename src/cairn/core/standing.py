@@ -20,6 +20,7 @@ LOOKED_AT = 4_000
 LEAD_CHARS = 60
 """So much of a sentence that is too long stays before the sign in it."""
 NOTE = "[runtime]"
+"""How each line of the runtime's own begins."""
 
 _NO_RULE = "".join(
     rf"(?<!\b{word} )"

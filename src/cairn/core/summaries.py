@@ -67,7 +67,7 @@ PLAN_CHARS = 600
 STANDING_SHARE = 3
 """Of a rule's summary the instructions of persons may take a third, before anything is cut."""
 TURNED = 40
-"""So many tokens more the note and the marks around a summary count with a wide letter in it."""
+"""Tokens that the note and the marks around a summary count for more once it has a wide letter."""
 SAID = "Told by persons, in order:"
 """Before instructions in their words: one that contradicts another reads behind it."""
 OTHERS = "Others: search_history finds them"
@@ -133,6 +133,7 @@ def completed(state: RunState, rules: Rules, text: str, cut: int, tokens: int, s
     room = min(tokens, spare) - estimate_tokens(" | ".join(marks))
     missing = left_out(gist.standing, text)
     found = text
+    # of the room instructions may take half while the rest is given up; then an eighth, then none
     for share, (tools, chars) in (*((2, tier) for tier in ADDED), (8, ADDED[-1]), (0, ADDED[-1])):
         more = {
             "Constraints": "\n".join(_laid_down(missing, room // share) if share else ()),

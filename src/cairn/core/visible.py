@@ -37,6 +37,8 @@ _PICTURES = frozenset(
     "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 )
 """What can be an emoji, or colours one, and is of another category than So."""
+AHEAD = 16
+"""Characters of a JSON text that are looked at for each one that is shown."""
 _JOINERS = "\u200c\u200d"
 _STYLES = "\ufe0e\ufe0f"
 _VIRAMA = 9
@@ -59,6 +61,15 @@ def as_read(text: str) -> str:
     that is there twice is shown as it was written.
     """
     return _ESCAPED.sub(_unescaped, text) if "\\" in text else text
+
+
+def beginning_as_read(text: str, limit: int) -> str:
+    """As `as_read`, of a text that is shown cut at `limit` characters; that it goes on is seen.
+
+    Only its beginning is looked at. No escape is longer than the twelve characters of a pair.
+    """
+    most = limit * AHEAD
+    return as_read(text[:most]) + ("…" if len(text) > most else "")
 
 
 def _unescaped(found: re.Match[str]) -> str:

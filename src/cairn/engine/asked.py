@@ -14,7 +14,7 @@ from cairn.core import events as ev
 from cairn.core.decisions import ALREADY, Approve, Deny
 from cairn.core.index import Pending
 from cairn.core.messages import calls_of
-from cairn.core.moments import told
+from cairn.core.moments import in_utc
 from cairn.core.requests import Request, number_of, requests_of
 from cairn.core.state import RunState
 from cairn.core.terms import unmet
@@ -64,7 +64,7 @@ async def _of_run(store: Store, run: str, items: Sequence[Pending]) -> tuple[Req
                 return n in numbers
             case ev.ToolRedirected(call=call):
                 return call in calls
-            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() | ev.TurnKept() as turn:
+            case turn if isinstance(turn, ev.Turn):
                 return any(part.id in calls for part in calls_of(turn.parts))
         return False
 
@@ -132,7 +132,7 @@ def standing(decided: ev.Entry | None, who: str) -> str:
 def by_whom(decided: ev.Entry, who: str) -> str:
     """Whose decision it is and since when, in words: `by ann at 2026-11-30 12:19:02 UTC`."""
     by = "you" if decided.actor and decided.actor == who else decided.actor
-    at = told(decided.at, "%Y-%m-%d %H:%M:%S UTC")
+    at = in_utc(decided.at, "%Y-%m-%d %H:%M:%S UTC")
     return f"{f'by {by} ' if by else ''}at {at}"
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from cairn.core.messages import Record
 from cairn.core.rules import Problem
+from cairn.errors import words_of
 from cairn.hooks import Hook
 from cairn.tools.blocking import in_thread, no_thread
 from cairn.tools.slots import Slots
@@ -101,8 +102,4 @@ def read(taken: Callable[..., T], answer: Answer, *about: Any) -> T | Problem:
 
 
 def _raised(error: BaseException) -> Answer:
-    try:
-        said = f"{type(error).__name__}: {error}"
-    except BaseException:  # an exception whose own text fails is named by its type
-        said = type(error).__name__
-    return Answer(problem=f"it raised {said}"[:500])
+    return Answer(problem=f"it raised {words_of(error)}"[:500])

@@ -82,9 +82,8 @@ class CallRunner:
         self._flights = flights
         self._deps: Any = None
         self._has_deps = False
-        self._workspace: Workspace | None = (
-            None  # held for the drive, so that its calls share one handle
-        )
+        # held for the drive, so that its calls share one handle
+        self._workspace: Workspace | None = None
 
     async def start(self, action: StartCalls, crew: Crew) -> bool:
         """Journal the intents in one write, then start the calls (law 3).
@@ -216,7 +215,8 @@ class CallRunner:
     async def _make_deps(self) -> None:
         """Once a drive, for tools and probes alike."""
         places = self._host.workspaces
-        self._workspace = await workspace_of(places, self._store, self._journal.state)
+        if places is not None:
+            self._workspace = await workspace_of(places, self._store, self._journal.state)
         if self._host.makes_deps:
             await self._journal.flush()  # what is known is not kept waiting (law 3)
         work = self._host.deps(self._journal.state)

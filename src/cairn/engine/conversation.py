@@ -15,15 +15,13 @@ from cairn.core.history import Growing, History
 from cairn.core.messages import CallPart, Message, Part, ResultPart, Text
 from cairn.core.sizes import size_of, tokens_of
 from cairn.core.state import RunState, add_message, add_request, transcript
-from cairn.engine.kept import Conversations, Told, chars_of, forget, kept_for
+from cairn.engine.fold_cache import CachedConversation, cache_of, chars_of
 from cairn.ports import Store
-
-__all__ = ["Conversations", "Told", "beginning", "forget", "previous_of", "told_before"]
 
 replace = msgspec.structs.replace
 
 
-async def told_before(store: Store, last: ev.RunRef | None) -> Told | None:
+async def conversation_before(store: Store, last: ev.RunRef | None) -> CachedConversation | None:
     """The conversation up to the end of a run, folded behind all the runs before that one.
 
     Raises:
@@ -31,25 +29,27 @@ async def told_before(store: Store, last: ev.RunRef | None) -> Told | None:
     """
     if last is None:
         return None
-    folds = kept_for(store)
-    kept, age = folds.ends, await folds.age(store)
+    cache = cache_of(store)
+    ends, age = cache.ends, await cache.age(store)
     chain: list[tuple[ev.RunRef, list[ev.Entry]]] = []
     at: ev.RunRef | None = last
-    told: Told | None = None
+    known: CachedConversation | None = None
     while at is not None:
-        told = kept.find(age, at)
-        if told is not None:
+        known = ends.find(age, at)
+        if known is not None:
             break
         entries = await store.read(at.run, upto=at.seq)
         chain.append((at, entries))
         at = previous_of(entries)
     for ref, entries in reversed(chain):
-        told = _ended(beginning(ref.run, entries, told), entries, told)
-        kept.keep(age, ref, told)
-    return told
+        known = _ended(beginning(ref.run, entries, known), entries, known)
+        ends.keep(age, ref, known)
+    return known
 
 
-def _ended(first: RunState, entries: list[ev.Entry], before: Told | None) -> Told:
+def _ended(
+    first: RunState, entries: list[ev.Entry], before: CachedConversation | None
+) -> CachedConversation:
     """What a run has left, that began so."""
     state = fold(first, entries)
     messages = transcript(state)
@@ -59,7 +59,7 @@ def _ended(first: RunState, entries: list[ev.Entry], before: Told | None) -> Tol
     else:
         size = size_of(messages, state.view, state.summary)
     chars = before.chars if before is not None else 0
-    return Told(
+    return CachedConversation(
         state=state,
         began=len(first.messages),
         size=size,
@@ -83,7 +83,7 @@ def _continued(entries: list[ev.Entry]) -> ev.RunContinued | None:
     return next((e.event for e in entries if isinstance(e.event, ev.RunContinued)), None)
 
 
-def beginning(run: str, entries: list[ev.Entry], before: Told | None) -> RunState:
+def beginning(run: str, entries: list[ev.Entry], before: CachedConversation | None) -> RunState:
     """The state before the first entry: empty, or holding the session's conversation so far."""
     origin = next((e.event.parent for e in entries if isinstance(e.event, ev.RunForked)), run)
     if before is None:

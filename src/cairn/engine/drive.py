@@ -316,7 +316,7 @@ class Drive:
         journal.record(known)
         journal.record(lost_events(journal.state, self._rules, host.clock.now_us(), {}))
         if journal.state.end is None:
-            message = self._sealed.text(f"{words_of(error)}")[:500]
+            message = self._sealed.text(words_of(error))[:500]
             failed = ev.RunFailed(error_class=ErrorClass.INTERNAL, message=clean(message))
             journal.record([(0, failed)])
         await journal.close()

@@ -48,7 +48,6 @@ async def bind(
     look: Hash = _hash
     if places is not None:
         workspace = await workspace_of(places, store, state)
-        assert workspace is not None  # noqa: S101 - there are places for them
         look = _in_workspace(workspace.read)
     return await asyncio.to_thread(
         lambda: tuple(BoundFile(path=path, hash=look(path)) for path in paths)

@@ -9,10 +9,8 @@ from cairn.workspace import GivesWorkspaces, Workspace
 from cairn.workspace.belonging import owner_of
 
 
-async def workspace_of(
-    places: GivesWorkspaces | None, store: Store, state: RunState
-) -> Workspace | None:
-    """The workspace of a run, untouched so far; None where the runtime has none.
+async def workspace_of(places: GivesWorkspaces, store: Store, state: RunState) -> Workspace:
+    """The workspace of a run, untouched so far.
 
     Args:
         places: What the runtime was given.
@@ -22,7 +20,7 @@ async def workspace_of(
     Raises:
         StoreError: it cannot be looked up whose it is.
     """
-    if places is None or isinstance(places, Workspace):
+    if isinstance(places, Workspace):  # all runs share it, so nobody is looked up
         return places
     run, principal = state.run, state.principal
     session = state.created.session if state.created is not None else ""

@@ -1,4 +1,4 @@
-"""What is handed over to become a run, what becomes of a command, and the project of a run."""
+"""What is handed over to become a run, on which terms, and with whose roles and which project."""
 
 from __future__ import annotations
 

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 OnChange = Literal["continue", "pin", "refuse"]
 ON_CHANGE = ("continue", "pin", "refuse")
 ASKED_S = 10.0
+"""How long a small function of the deployment's may take, where somebody can wait for it."""
 
 log = logging.getLogger("cairn")
 CHANCE = Random()  # noqa: S311 - it spreads waits and guards nothing

@@ -42,7 +42,7 @@ def asked(state: RunState, rules: Rules, reply: Reply) -> tuple[int, ...]:
     )
 
 
-def untold(reply: Reply, places: tuple[int, ...]) -> Reply:
+def without_keys(reply: Reply, places: tuple[int, ...]) -> Reply:
     """The reply as it is where nobody tells these keys: each call waits for those before it."""
     calls = list(reply.calls)
     for place in places:
@@ -50,7 +50,7 @@ def untold(reply: Reply, places: tuple[int, ...]) -> Reply:
     return replace(reply, calls=tuple(calls))
 
 
-async def told(
+async def with_keys(
     reply: Reply, places: tuple[int, ...], rules: Rules, sealed: Sealed, threads: Threads
 ) -> Reply:
     """The reply with the keys of these calls, as far as they are told in time.
@@ -65,7 +65,7 @@ async def told(
     loop = asyncio.get_running_loop()
     ends = loop.time() + KEYS_S
     seen = sealed.value(reply).calls
-    calls = list(untold(reply, places).calls)
+    calls = list(without_keys(reply, places).calls)
     for place in places:
         spec, left = rules.tools[calls[place].name], ends - loop.time()
         if left <= 0:

@@ -8,8 +8,8 @@ from cairn.core.finding import passage
 from cairn.core.names import listed
 from cairn.core.state import RunState
 from cairn.core.views.context import Manifest, manifest
-from cairn.engine.conversation import beginning, previous_of, told_before
-from cairn.engine.kept import Present, chars_of, chars_sent, kept_for
+from cairn.engine.conversation import beginning, conversation_before, previous_of
+from cairn.engine.fold_cache import CachedRun, cache_of, chars_of, chars_sent
 from cairn.errors import CorruptJournal, UnknownRun
 from cairn.ports import Store
 
@@ -22,11 +22,11 @@ async def load(store: Store, run: str) -> RunState:
 
     Raises:
         UnknownRun: there is no such run.
-        CorruptJournal: what is read of the journal cannot be read.
+        CorruptJournal: the part of the journal that had to be read cannot be decoded.
     """
-    folds = kept_for(store)
-    kept, age = folds.runs, await folds.age(store)
-    known = kept.find(age, run)
+    cache = cache_of(store)
+    runs, age = cache.runs, await cache.age(store)
+    known = runs.find(age, run)
     if known is not None:
         before = known.state
         entries = await store.read(run, after=before.seq)
@@ -36,13 +36,13 @@ async def load(store: Store, run: str) -> RunState:
             state = fold(before, entries)
             own = state.messages[len(before.messages) :]
             chars = known.chars + sum(map(chars_of, own)) + chars_sent(entries)
-            kept.keep(age, run, Present(state=state, chars=chars))
+            runs.keep(age, run, CachedRun(state=state, chars=chars))
             return state
     entries = await store.read(run)
     state = await fold_entries(store, run, entries)
     if state.created is not None and not state.created.behind:  # else it begins elsewhere yet
         chars = sum(map(chars_of, state.messages)) + chars_sent(entries)
-        kept.keep(age, run, Present(state=state, chars=chars))
+        runs.keep(age, run, CachedRun(state=state, chars=chars))
     return state
 
 
@@ -55,7 +55,7 @@ async def start_of(store: Store, run: str, entries: list[ev.Entry]) -> RunState:
     """The state before the first of `entries`, which start at the journal's first."""
     if not entries or not isinstance(entries[0].event, ev.RunCreated):
         raise CorruptJournal(f"{run}: the journal does not start with run.created")
-    return beginning(run, entries, await told_before(store, previous_of(entries)))
+    return beginning(run, entries, await conversation_before(store, previous_of(entries)))
 
 
 async def read_artifact(state: RunState, store: Store, wanted: str) -> ev.ArtifactCreated | None:

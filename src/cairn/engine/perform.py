@@ -21,6 +21,7 @@ from cairn.core.intake import CLASSIFY, to_classify
 from cairn.core.limits import Usage
 from cairn.core.messages import Part, Reasoning, Text, clean, user
 from cairn.core.outcomes import Called, Fault, Reply
+from cairn.core.quoting import RAISED
 from cairn.core.rules import FIND, SEARCH, Rules
 from cairn.core.state import Call, RunState
 from cairn.core.view import WHOLE, View
@@ -48,6 +49,7 @@ from cairn.tools.runner import Finish, Finished, Running, start
 from cairn.tools.tool import Tool
 from cairn.tools.verdicts import Happened, NotHappened, verdict_of
 
+replace = msgspec.structs.replace
 MOST_USED = 2**53 - 1
 """Of tokens, or of millionths of a dollar, in one request: what every reader of JSON can hold."""
 
@@ -158,9 +160,8 @@ class ModelCall:
         places = keys.asked(self._state, rules, outcome) if self._shows else ()
         if not places:
             return back
-        replace = msgspec.structs.replace
-        self._known = replace(back, outcome=keys.untold(outcome, places))
-        outcome = await keys.told(outcome, places, rules, self._sealed, self._threads)
+        self._known = replace(back, outcome=keys.without_keys(outcome, places))
+        outcome = await keys.with_keys(outcome, places, rules, self._sealed, self._threads)
         return replace(back, outcome=outcome)
 
     async def _asked(self, *, watched: bool) -> ModelReply:
@@ -278,7 +279,7 @@ def counted(usage: object) -> Usage | None:
 
 def _storable(part: Part) -> Part:
     if isinstance(part, Text | Reasoning) and part.opaque:
-        return msgspec.structs.replace(part, opaque=clean(part.opaque))
+        return replace(part, opaque=clean(part.opaque))
     return part
 
 
@@ -440,7 +441,7 @@ async def perform_task(state: RunState, crew: Crew, action: RunTask, host: Host)
         check = crew.agent.checks[name]
         said = await called(f"the check {name}", check, answer, threads=host.threads)
     except Exception as error:  # a check that fails has not accepted the answer
-        said = f"the check {name} failed: {words_of(error)}"
+        said = RAISED.format(name=name) + words_of(error)
     duration_us = host.clock.monotonic_us() - begun
     ok = said is None or said is True or said == ""
     message = said if isinstance(said, str) else f"the check {name} refused it"

@@ -73,6 +73,7 @@ async def result_of(store: Store, run: str, crew: Crew | None = None) -> Run:
 
     Raises:
         UnknownRun: there is no such run.
+        Overdue: see `run_of`.
     """
     return await run_of(store, await load(store, run), crew)
 
@@ -80,7 +81,11 @@ async def result_of(store: Store, run: str, crew: Crew | None = None) -> Run:
 async def run_of(
     store: Store, state: RunState, crew: Crew | None, entries: list[ev.Entry] | None = None
 ) -> Run:
-    """The result for a state; the journal is only read for what the state does not hold."""
+    """The result for a state; the journal is only read for what the state does not hold.
+
+    Raises:
+        Overdue: the validators of the output type took longer than 30 seconds.
+    """
     completed = state.status is Status.COMPLETED
     if entries is None:
         bare = completed and not state.artifacts and not state.sources

@@ -6,7 +6,7 @@ from cairn.core import events as ev
 from cairn.core.evolve import evolve
 from cairn.core.lifecycle import CallStatus
 from cairn.core.messages import Blob, CallPart, Message, Part, ResultPart, Text, Uri, text_of
-from cairn.core.moments import told
+from cairn.core.moments import in_utc
 from cairn.core.state import Call, RunState, transcript
 from cairn.core.visible import as_read, by_number
 from cairn.engine.load import start_of
@@ -44,7 +44,7 @@ async def transcript_of(store: Store, seen: Conversation) -> str:
 
 
 async def _run(store: Store, run: RunInfo) -> list[str]:
-    when = told(run.created_at, "%Y-%m-%d %H:%M UTC")
+    when = in_utc(run.created_at, "%Y-%m-%d %H:%M UTC")
     lines = [f"## {run.run}", "", f"{_plain(run.agent)}, {run.status}, {when}", ""]
     try:
         entries = await store.read(run.run)

@@ -8,8 +8,8 @@ from cairn.core import events as ev
 from cairn.core.evolve import evolve
 from cairn.core.index import index_of
 from cairn.core.lifecycle import Status
+from cairn.core.quoting import one_line
 from cairn.core.state import RunState
-from cairn.core.told import one_line
 from cairn.engine.client import Client, Task, left_unread
 from cairn.engine.handed import common_roles
 from cairn.engine.host import Host
@@ -23,9 +23,9 @@ CUT_OFF = {
     Status.FAILED: "failed",
 }
 NAME_CHARS = 80
-"""So much of a name is told of."""
+"""Characters of a name that the next run is told at most."""
 UNFED = frozenset({ErrorClass.DEPENDENCY_FAILED, ErrorClass.PERMISSION_DENIED})
-"""By which classes of fault a run ends whose needed block could not be fed."""
+"""The classes of fault by which a run ends whose needed block could not be fed."""
 
 
 async def begin_turn(store: Store, claim: Claim, state: RunState, host: Host) -> RunState:

@@ -167,7 +167,7 @@ def _effects(entries: Iterable[ev.Entry]) -> dict[str, ev.Effect]:
     found: dict[str, ev.Effect] = {}
     for entry in entries:
         match entry.event:
-            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() | ev.TurnKept() as turn:
+            case turn if isinstance(turn, ev.Turn):
                 parts = turn.parts
                 names |= {part.id: part.name for part in calls_of(parts)}
             case ev.ToolRedirected(call=call, tool=tool):

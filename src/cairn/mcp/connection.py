@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from cairn.core.messages import Record
 from cairn.mcp.asking import MAX_NOTES, Elicitation, OnElicit, answer, note
-from cairn.mcp.faults import Down, first_of, words_of
+from cairn.mcp.faults import Down, first_of, sdk_words
 from cairn.mcp.sent import SENT, Sent
 from cairn.tools.text import shorten
 from cairn.version import __version__
@@ -140,7 +140,7 @@ class Connection:
             self._fail(up, error)
         except Exception as error:  # whatever the SDK raises, this connection is over
             late = f"it did not answer within {self._settings.connect_s:g} s"
-            said = late if isinstance(first_of(error), TimeoutError) else words_of(error)
+            said = late if isinstance(first_of(error), TimeoutError) else sdk_words(error)
             self._fail(up, Down(self._down(said)))
             log.debug("the connection to the MCP server %s ended", name, exc_info=True)
         finally:
@@ -349,7 +349,7 @@ class Connection:
             if self._settings.on_list is not None:
                 self._settings.on_list()
         elif isinstance(message, Exception):
-            log.debug("MCP server %s: %s", self._settings.name, words_of(message))
+            log.debug("MCP server %s: %s", self._settings.name, sdk_words(message))
 
 
 def _schema_of(params: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cairn.core.events import Effect
-from cairn.errors import ErrorClass, NotDone, ToolError, ToolSignal, Unsure
+from cairn.errors import ErrorClass, NotDone, ToolError, ToolSignal, Unsure, words_of
 from cairn.mcp.sent import Sent
 from cairn.tools.text import shorten
 
@@ -81,8 +81,6 @@ def first_of(error: BaseException) -> BaseException:
     return seen  # type: ignore[no-any-return]  # groups know no type of what they hold
 
 
-def words_of(error: BaseException) -> str:
+def sdk_words(error: BaseException) -> str:
     """An error of the SDK in words."""
-    seen = first_of(error)
-    name = type(seen).__name__
-    return shorten(f"{name}: {seen}" if str(seen) else name, MESSAGE_CHARS)
+    return shorten(words_of(first_of(error)), MESSAGE_CHARS)

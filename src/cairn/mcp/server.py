@@ -17,7 +17,7 @@ from cairn.core.names import listed as listed_names
 from cairn.errors import ConfigError, ToolError, UnknownTools
 from cairn.mcp.asking import OnElicit, answering
 from cairn.mcp.connection import Connection, Offer, Settings, Wire, Work, marked
-from cairn.mcp.faults import Down, failed_call, signal_of, words_of
+from cairn.mcp.faults import Down, failed_call, sdk_words, signal_of
 from cairn.mcp.http import HttpWire
 from cairn.mcp.options import (
     Declared,
@@ -313,7 +313,7 @@ class McpServer:
             self._stale = True
             await connection.close()
             raise Down(
-                f"MCP server {self.name} does not list its tools: {words_of(error)}"
+                f"MCP server {self.name} does not list its tools: {sdk_words(error)}"
             ) from error
         resources = known is not None and any(t.name == self._full(LIST) for t in known.tools)
         self._take(Offer(tools=tools, resources=resources, prompts=False, version="", info=""))

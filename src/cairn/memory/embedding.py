@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from cairn.core.messages import Record, clean
 from cairn.core.words import LONGEST_QUERY
-from cairn.errors import ConfigError, safe_repr
+from cairn.errors import ConfigError, safe_repr, words_of
 from cairn.memory.facts import Fact, is_number
 from cairn.memory.port import Embedder
 from cairn.memory.ranking import packed, unpacked
@@ -267,7 +267,4 @@ class Embedding:
 
 def _said(error: BaseException) -> str:
     """What went wrong, shortly."""
-    try:
-        return clean(f"{type(error).__name__}: {error}"[:REASON_CHARS])
-    except Exception:  # an exception whose own text fails is named by its type
-        return type(error).__name__
+    return clean(words_of(error)[:REASON_CHARS])

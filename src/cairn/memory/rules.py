@@ -10,7 +10,7 @@ from typing import Any, Literal
 from cairn.core.messages import Principal, Record
 from cairn.core.names import listed, nearest
 from cairn.core.takers import check_taker
-from cairn.errors import ConfigError, safe_repr
+from cairn.errors import ConfigError, safe_repr, words_of
 from cairn.memory.embedding import LONGEST_S, TIMEOUT_S, Embedding
 from cairn.memory.facts import MAX_NAME_CHARS, Scope, is_number, user_scope
 from cairn.memory.port import Embedder, Memory
@@ -222,7 +222,7 @@ class MemoryRules(Record, gc=True):
 
 
 def _failed(error: BaseException) -> ConfigError:
-    problem = f"the function failed: {type(error).__name__}: {error}"
+    problem = f"the function failed: {words_of(error)}"
     return ConfigError("MemoryRules.project", problem, "Look at it")
 
 

@@ -17,7 +17,7 @@ from cairn.core.erasing import (
 )
 from cairn.core.messages import Principal, clean
 from cairn.core.visible import in_json
-from cairn.engine.conversation import forget
+from cairn.engine.fold_cache import forget
 from cairn.engine.given import person_of, principal_of
 from cairn.errors import UnknownRun
 from cairn.memory.facts import fact_number
@@ -80,7 +80,7 @@ def _left(info: RunInfo) -> str:
     return f"run {info.run} of {info.principal}: what they wrote there is part of another's run"
 
 
-def _told(info: RunInfo) -> str:
+def _recalled(info: RunInfo) -> str:
     """That facts were told to a run of somebody else, and what can be done."""
     of = info.principal.removeprefix(SHARED) if info.principal.startswith(SHARED) else ""
     whose = f"of the shared session {of}" if of else f"of {info.principal}"
@@ -178,10 +178,10 @@ class Erasing(Decisions, Remembering):
         for each in (*talks, whose):
             erased = whole_of(erased, await self._erase(each, actor, said))
         left = await self.store.holdings(whose, outside[whose.id])
-        stays = [_left(info) for info in left.elsewhere] + [_told(info) for info in left.recalled]
+        stays = [*map(_left, left.elsewhere), *map(_recalled, left.recalled)]
         for each in talks:
             left = await self.store.holdings(each, outside[each.id])
-            stays += [_told(info) for info in left.recalled]
+            stays += map(_recalled, left.recalled)
         return msgspec.structs.replace(erased, stays=tuple(dict.fromkeys(stays)))
 
     @checked

@@ -93,9 +93,7 @@ class Looks(Ground):
         if self.host.workspaces is None:
             fix = "Make it with Runtime(workspace=...)"
             raise ConfigError("workspace", "this runtime has none", fix)
-        place = await workspace_of(self.host.workspaces, self.store, await load(self.store, run))
-        assert place is not None  # noqa: S101 - there are workspaces
-        return place
+        return await workspace_of(self.host.workspaces, self.store, await load(self.store, run))
 
     @checked
     async def trace_async(self, run: str, after: int = 0) -> list[Entry]:

@@ -70,7 +70,7 @@ def store_of(given: object, durability: Durability) -> Store:
 
 
 def _check_durability(given: object) -> None:
-    if given not in ("full", "process"):
+    if given not in ("full", "process"):  # a tuple: what is given may have no hash
         fix = "Write 'full' or 'process'"
         raise ConfigError("durability", f"{safe_repr(given)} is not known", fix)
 

@@ -26,7 +26,7 @@ from cairn.core.messages import Principal, clean
 from cairn.core.run_table import ERASED
 from cairn.memory import shelf
 from cairn.memory.port import Memory
-from cairn.memory.told import facts_told
+from cairn.memory.recalled import facts_told
 from cairn.ports import RunInfo
 from cairn.store.memory_lines import Journal
 from cairn.store.retention import ENDED_VALUES

@@ -22,7 +22,7 @@ def is_async(function: Any) -> bool:
 
 
 def is_theirs(function: object) -> bool:
-    """Whether a function, a bound method, a `partial` or an object to be called is not of ours."""
+    """Whether a function, a bound method, a `partial` or a callable object is the deployment's."""
     while isinstance(function, partial):
         function = function.func
     module = getattr(getattr(function, "__func__", function), "__module__", None)

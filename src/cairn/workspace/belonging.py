@@ -60,8 +60,8 @@ def owner_of(principal: Principal, run: str, begun: int) -> Owner:
 def standing(state: int, name: str, owner: Owner) -> Standing:
     """What the folder beside this mark is to an owner.
 
-    A folder without an owner's mark is his who has its name now, unless it was in use before he
-    began: then it is from one who had the name before him.
+    A folder without an owner's mark belongs to whoever has its name now, unless it was in use
+    before their run was made: then it was left by somebody who had the name before.
 
     Args:
         state: Handle of the folder of the marks.
@@ -95,7 +95,7 @@ def standing(state: int, name: str, owner: Owner) -> Standing:
 
 @contextmanager
 def only_one(state: int) -> Iterator[None]:
-    """Nobody else, in whatever process, opens a workspace beside these marks meanwhile."""
+    """Hold the lock of these marks: meanwhile no process opens a workspace beside them."""
     with suppress(OSError):  # a file system without locks
         fcntl.flock(state, fcntl.LOCK_EX)
     try:

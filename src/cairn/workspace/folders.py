@@ -77,8 +77,8 @@ class Workspaces:
         Args:
             run, session: Their ids.
             owner: Whose it is. The folder of another one who had the name before is set aside when
-                it is first used, and a fresh one begun. Default: whosever the folder is; one that
-                is made so is his who uses it first.
+                it is first used, and a fresh one begun. By default the folder is taken as it is;
+                one that is made so belongs to whoever uses it first.
         """
         name = self._of(run, session)
         with self._lock:
@@ -109,7 +109,7 @@ class Workspaces:
     def remove_gone(self, runs: Iterable[str], sessions: Iterable[str]) -> list[str]:
         """Remove the workspaces of runs and sessions that are in the store no more.
 
-        Call it while they are `held`, for else somebody may have the name anew, and use it.
+        Call it within `held`, or somebody may have taken the name anew and be using it.
         Returns the names of the folders that went.
 
         Raises:
@@ -120,7 +120,7 @@ class Workspaces:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else, in whatever process, opens a workspace for the first time meanwhile."""
+        """Hold the lock: meanwhile no process opens a workspace for the first time."""
         try:
             state = os.open(self.base / STATE, FOLDER)
         except OSError:  # nothing was ever used here

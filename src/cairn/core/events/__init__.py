@@ -218,6 +218,8 @@ OF_THE_STORE = (
     MemoryErased,
 )
 """Facts that belong to no run; they stand in the journal named `store`."""
+Turn = ModelCompleted | TakeoverTurn | TurnFed | TurnKept
+"""What asks for calls in its parts: a model, a person in its place, or the runtime itself."""
 TERMINAL = (RunCompleted, RunFailed, RunStopped, RunCancelled)
 EVENTS: dict[int, type[Event]] = {cls.TYPE: cls for cls in Event.__subclasses__()}
 

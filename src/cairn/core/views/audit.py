@@ -118,7 +118,7 @@ class Auditor:
             case ev.RunCreated(agent=agent, principal=principal):
                 self._agent, self._principal = agent, principal.id
                 self._tenant = principal.tenant
-            case ev.ModelCompleted() | ev.TakeoverTurn() | ev.TurnFed() | ev.TurnKept() as turn:
+            case turn if isinstance(turn, ev.Turn):
                 parts = turn.parts
                 self._take_in(parts)
             case ev.ToolEdited(call=call, arguments=arguments):

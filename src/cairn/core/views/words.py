@@ -15,7 +15,7 @@ from cairn.core.edits import plan_lines
 from cairn.core.limits import Usage
 from cairn.core.messages import Part, calls_of, text_of
 from cairn.core.terms import described
-from cairn.core.visible import as_read
+from cairn.core.visible import beginning_as_read
 
 LONG = 120
 """Characters of somebody's text that a line shows unless asked for more."""
@@ -44,8 +44,7 @@ def short(text: str, limit: int = LONG) -> str:
 
 def _args(arguments: str, limit: int) -> str:
     """A call's arguments on one line, with the letters that the tool gets."""
-    more = "…" if len(arguments) > limit * 16 else ""
-    return short(as_read(arguments[: limit * 16]) + more, limit)
+    return short(beginning_as_read(arguments, limit), limit)
 
 
 def span(us: int) -> str:

@@ -22,7 +22,7 @@ from cairn.core.events import Entry, Event, PrincipalErased, StoreErased
 from cairn.core.messages import Principal
 from cairn.core.run_table import ERASED, RunInfo
 from cairn.memory import shelf
-from cairn.memory.told import MARK, TELLING, row_tells
+from cairn.memory.recalled import MARK, TELLING, row_tells
 from cairn.store.retention import ENDED_VALUES
 from cairn.store.sqlite.journal import (
     SALT_BYTES,
@@ -50,7 +50,7 @@ _WRITTEN = (
 )
 _TELLING = (
     "SELECT event.id, event.type, event.v, coalesce(event.data, blob.data) FROM event "
-    "LEFT JOIN blob ON blob.hash = event.blob WHERE event.id >= 1 << 32 AND (event.type = ? OR "
+    "LEFT JOIN blob ON blob.hash = event.blob WHERE event.id >= ? AND (event.type = ? OR "
     "event.type = ? AND instr(coalesce(event.data, blob.data), ?)) ORDER BY event.id"
 )
 _FORGET_LINE = (
@@ -104,7 +104,7 @@ class Found:
             facts = erased_before(entries, self.principal) | {fact.n for fact in kept}
         if not facts:
             return
-        rows: Any = connection.execute(_TELLING, (*TELLING, MARK))
+        rows: Any = connection.execute(_TELLING, (1 << SEQ_BITS, *TELLING, MARK))
         numbers = {
             number
             for id_, type_, v, data in rows

@@ -14,7 +14,6 @@ from cairn.errors import ErrorClass
 from cairn.testing.invariants.case import Case
 
 REPEATABLE = {"repeat", "keyed"}
-Turn = ev.ModelCompleted | ev.TakeoverTurn | ev.TurnFed | ev.TurnKept
 LEADING = (ev.InputQueued, ev.InputAnswered, ev.PlanUpdated, ev.ToolEdited, ev.TakeoverTurn)
 """Facts by which a person leads to what a run does next."""
 
@@ -112,7 +111,7 @@ class CallBook:
 
     # ---------------------------------------------------------------- from request to start
 
-    def replied(self, entry: ev.Entry, event: Turn) -> None:
+    def replied(self, entry: ev.Entry, event: ev.Turn) -> None:
         parts = [p for p in event.parts if isinstance(p, CallPart)]
         case = self.case
         most = case.limits.calls_per_reply

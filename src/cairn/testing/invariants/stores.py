@@ -12,7 +12,7 @@ from cairn.core.index import index_of, pending_of
 from cairn.core.messages import Record
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
-from cairn.engine.kept import forget
+from cairn.engine.fold_cache import forget
 from cairn.engine.load import start_of
 from cairn.errors import CorruptJournal, IllegalTransition, UnknownRun
 from cairn.ports import RunFilter, Store

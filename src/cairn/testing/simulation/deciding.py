@@ -210,7 +210,7 @@ class GrantBook:
         self._learn(run, entry.event)
 
     def _learn(self, run: str, event: ev.Event) -> None:
-        if isinstance(event, ev.ModelCompleted | ev.TakeoverTurn | ev.TurnFed | ev.TurnKept):
+        if isinstance(event, ev.Turn):
             for part in calls_of(event.parts):
                 self._calls[run, part.id] = (part.name, part.arguments)
         elif isinstance(event, ev.ToolEdited) and (run, event.call) in self._calls:

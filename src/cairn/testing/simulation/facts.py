@@ -319,7 +319,7 @@ async def _told(
 
 
 def _asked_for(event: ev.Event) -> Sequence[CallPart]:
-    if isinstance(event, ev.ModelCompleted | ev.TakeoverTurn | ev.TurnFed | ev.TurnKept):
+    if isinstance(event, ev.Turn):
         return calls_of(event.parts)
     return ()
 

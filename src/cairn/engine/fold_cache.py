@@ -1,4 +1,4 @@
-"""What this process has folded of a store's journals, kept for a while.
+"""A cache of what this process has folded of a store's journals.
 
 A journal never changes before its head, except that erasing and pruning take things out of it. Both
 are written to the journal `store` in the same transaction: what was kept before is used no more.
@@ -45,7 +45,7 @@ HARMLESS = (
 K = TypeVar("K", bound=Hashable)
 
 
-class Told(Record):
+class CachedConversation(Record):
     """A conversation as a run has left it.
 
     Args:
@@ -61,7 +61,7 @@ class Told(Record):
     chars: int
 
 
-class Present(Record):
+class CachedRun(Record):
     """A run as it was when somebody looked last.
 
     Args:
@@ -73,10 +73,10 @@ class Present(Record):
     chars: int
 
 
-V = TypeVar("V", Told, Present)
+V = TypeVar("V", CachedConversation, CachedRun)
 
 
-class Kept(Generic[K, V]):
+class LastUsed(Generic[K, V]):
     """What was used last, by what it is called.
 
     Args:
@@ -92,7 +92,7 @@ class Kept(Generic[K, V]):
         self._lock = threading.Lock()
 
     def find(self, age: int | None, name: K) -> V | None:
-        """What was kept of it; `age` is from `Folds.age`, and nothing older is used."""
+        """What was kept of it; `age` is from `FoldCache.age`, and nothing older is used."""
         if age is None:
             return None
         with self._lock:
@@ -105,7 +105,7 @@ class Kept(Generic[K, V]):
             return found
 
     def keep(self, age: int | None, name: K, value: V) -> None:
-        """Keep what was read since `Folds.age` said this, unless something was erased meanwhile."""
+        """Keep what was read since `FoldCache.age` said so, unless something was erased since."""
         with self._lock:
             if age != self._age:
                 return
@@ -116,15 +116,15 @@ class Kept(Generic[K, V]):
                 total -= self._held.popitem(last=False)[1].chars
 
 
-class Conversations(Kept[ev.RunRef, Told]):
+class Conversations(LastUsed[ev.RunRef, CachedConversation]):
     """Conversations by the end of their last run, those used last."""
 
 
-class Runs(Kept[str, Present]):
+class Runs(LastUsed[str, CachedRun]):
     """Runs as they stand, those used last."""
 
 
-class Folds:
+class FoldCache:
     """What is kept for one store: how runs have left a conversation, and how runs stand."""
 
     def __init__(self) -> None:
@@ -152,20 +152,20 @@ class Folds:
             return self._age
 
 
-_of_store: WeakKeyDictionary[Store, Folds] = WeakKeyDictionary()
+_of_store: WeakKeyDictionary[Store, FoldCache] = WeakKeyDictionary()
 
 
-def kept_for(store: Store) -> Folds:
+def cache_of(store: Store) -> FoldCache:
     """What this process keeps for a store."""
     try:
-        return _of_store.setdefault(store, Folds())
+        return _of_store.setdefault(store, FoldCache())
     except TypeError:  # one that cannot be referred to weakly: nothing is kept for it
-        return Folds()
+        return FoldCache()
 
 
 def forget(store: Store) -> None:
     """Keep nothing of a store any more: something of it was erased."""
-    with suppress(TypeError):  # see `kept_for`
+    with suppress(TypeError):  # see `cache_of`
         _of_store.pop(store, None)
 
 
