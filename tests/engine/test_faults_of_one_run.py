@@ -25,7 +25,7 @@ from cairn import (
 )
 from cairn.core import events as ev
 from cairn.core.ladder import DEFAULT_LADDER
-from cairn.engine import advance, drive, worker
+from cairn.engine import advance, drive, perform, worker
 from cairn.engine.ends import as_fault, asked_for
 
 ENDS = [SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit]
@@ -239,6 +239,26 @@ def test_a_journal_whose_folding_would_end_the_process_is_left_alone_for_a_while
     assert f"run r is left alone for {worker.BACKOFF_S:g} s: RuntimeError: run r came to " in (
         caplog.text
     )
+
+
+@pytest.mark.parametrize("error", [*ENDS, ValueError])
+@pytest.mark.parametrize("flight", ["model", "check"])
+def test_a_flight_that_is_gone_without_an_outcome_fails_its_run(flight, error, caplog, monkeypatch):
+    async def gone(*_):
+        raise error
+
+    if flight == "model":
+        monkeypatch.setattr(perform.ModelCall, "make", gone)
+    else:
+        monkeypatch.setattr(drive, "perform_task", gone)
+    caplog.set_level(logging.CRITICAL, "cairn")
+    checked = Agent("a", Scripted(["done"]), completion_checks=[lambda _: None])
+    with Runtime(":memory:", [checked]) as rt:
+        run = beside(lambda: rt.run("a", "task", id="r"))
+        assert (run.status, run.error_class) == ("failed", "internal")
+        assert error.__name__ in run.reason
+        told = [entry.event.NAME for entry in rt.trace("r")]
+    assert told[-2:] == ["model.failed" if flight == "model" else "step.lost", "run.failed"]
 
 
 def test_a_run_whose_end_cannot_be_written_is_given_back(monkeypatch):

@@ -209,3 +209,22 @@ def test_where_it_cannot_be_told_what_was_erased_nothing_kept_is_used(fault):
         assert await load(store, run.id) == whole
 
     asyncio.run(main())
+
+
+def test_what_is_kept_of_a_run_does_not_grow_with_who_goes_on_from_it():
+    async def main():
+        store = InMemoryStore()
+        rt = runtime(booking(8), [look, book], store=store)
+        await rt.run_async("a", "go", id="r")
+        known = await load(store, "r")
+        for n in range(1, 5):
+            await rt.approve_async(f"r/{n}")
+            await rt.drive_async("r")
+        cache = cache_of(store)
+        kept = [each.state for each in cache.runs._held.values()]
+        assert len(known.messages) < len((await load(store, "r")).messages)
+        assert kept
+        for state in kept:
+            assert len(state.messages._items) == len(state.messages)
+
+    asyncio.run(main())

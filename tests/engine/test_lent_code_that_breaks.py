@@ -28,7 +28,7 @@ from cairn.tools.blocking import MOST_HANGING, called, contained
 from cairn.tools.slots import Slots
 
 LONG_S = 10.0
-ENDS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()]
+ENDS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
 
 
 def raises(error):
@@ -86,6 +86,23 @@ def test_what_would_end_the_loop_is_a_fault_of_the_model_and_no_cancelling(how, 
     assert type(error).__name__ in run.reason
 
 
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("how", [raises, raises_async])
+def test_a_check_that_would_end_the_loop_has_not_accepted_the_answer(how, error):
+    agent = Agent("a", Scripted(["x"], repeat=True), completion_checks=[how(error)])
+    run = beside(lambda: ran(agent))
+    assert (run.status, run.error_class) == ("failed", "malformed_output")
+    assert f"the check function raised {type(error).__name__}" in run.reason
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("how", [raises, raises_async])
+def test_a_rule_that_would_end_the_loop_is_told_as_a_setting_that_fails(how, error):
+    came = beside(lambda: ran(Agent("a", Scripted(["x"]), intake=Intake(rule=how(error)))))
+    assert isinstance(came, ConfigError)
+    assert f"the rule function raised {type(error).__name__}" in str(came)
+
+
 def test_a_block_that_cancels_its_own_task_is_left_out():
     async def cancels(briefing):
         asyncio.current_task().cancel()
@@ -108,6 +125,32 @@ def test_who_is_really_cancelled_is_not_held():
             await task
 
     asyncio.run(main())
+
+
+def test_what_is_awaited_can_be_closed_from_outside_and_from_another_task():
+    closed = []
+
+    async def waits():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            closed.append(True)
+
+    def began_within_a_task():
+        loop, work = asyncio.new_event_loop(), contained("it", waits())
+        task = loop.create_task(work)
+        task._log_destroy_pending = False  # it is left undone on purpose
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        return work
+
+    async def from_another_task():
+        left.pop().close()
+
+    left = [began_within_a_task(), began_within_a_task()]
+    asyncio.run(from_another_task())
+    left.pop().close()  # where no loop runs any more
+    assert closed == [True, True]
 
 
 def test_the_background_loop_outlives_a_task_that_would_end_it():

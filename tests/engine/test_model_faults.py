@@ -3,7 +3,16 @@
 import asyncio
 
 import pytest
-from tests.engine.kit import Ledger, Recorder, TurnedClock, events, names, runtime, texts
+from tests.engine.kit import (
+    Ledger,
+    Recorder,
+    TurnedClock,
+    beside,
+    events,
+    names,
+    runtime,
+    texts,
+)
 
 from cairn import ErrorClass, Ladder, Limits, ModelError, Price, Rung, Scripted, Usage, call, tool
 from cairn.core import events as ev
@@ -198,6 +207,27 @@ def test_an_adapter_that_breaks_fails_the_run_and_nothing_else(error):
         assert type(error).__name__ in run.reason
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"retry_after_s": "soon"},
+        {"retry_after_s": float("inf")},
+        {"status": "busy"},
+        {"request_id": 7},
+        {"error_class": "odd"},
+    ],
+    ids=str,
+)
+def test_an_adapter_whose_fault_cannot_be_read_fails_the_run_and_says_so(wrong):
+    def fails(request):
+        raise ModelError(**{"error_class": _E.RATE_LIMITED, "message": "slow down", **wrong})
+
+    run = beside(lambda: runtime(Scripted(fails)).run("a", "task"))
+    assert (run.status, run.error_class) == ("failed", "internal")
+    assert run.reason.startswith("the model adapter's ModelError cannot be read: ")
+    assert run.reason.endswith("; it says: slow down")
 
 
 def test_an_adapters_own_time_out_is_a_time_out():

@@ -31,11 +31,18 @@ from cairn.engine import host as hosts
 from cairn.engine import keys
 from cairn.errors import ConfigError
 from cairn.toolkit import MEMORY_TOOLS
+from cairn.tools import on_loop
 from cairn.tools.blocking import MOST_HANGING, Overdue
 from cairn.tools.runner import in_a_thread
 
 ENDS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), KeyError("gone")]
 ALLOW = Policy(effects={"write": "allow"})
+
+
+@pytest.fixture(autouse=True)
+def nobody_was_told(monkeypatch):
+    """What other tests were told of is not kept back from these."""
+    monkeypatch.setattr(on_loop, "_told", {})
 
 
 @pytest.fixture
@@ -236,6 +243,18 @@ def test_calls_whose_keys_cannot_be_told_keep_their_order(error):
             assert afters(await rt.trace_async("r"))[0] == [(), ("c1",)]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [*ENDS, ValueError("no shelf")], ids=lambda e: type(e).__name__)
+def test_a_function_for_keys_that_raises_is_told_of_once_for_many_runs(error, caplog):
+    caplog.set_level(logging.WARNING, "cairn")
+    with with_another(TWO, [keyed(raising(error))]) as rt:
+        for _ in range(3):
+            assert rt.run("a", "task").ok
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("conflict_key of the tool put told nothing, so its calls keep their ")
+    assert type(error).__name__ in said
+    assert all(str(each) in said for each in error.args)
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])

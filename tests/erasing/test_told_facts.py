@@ -1,6 +1,7 @@
 """What others' runs were told of somebody's facts stays with those runs, and is said each time."""
 
 import pytest
+from tests.memory.kit import DAY, Clock
 from typer.testing import CliRunner
 
 from cairn import (
@@ -81,6 +82,34 @@ def test_it_is_said_each_time_until_that_run_is_gone(store):
         assert rt.erase("wang").stays == ()
 
 
+@pytest.mark.parametrize("by", ["forgotten", "rejected", "expired", "erased alone"])
+def test_a_run_is_named_though_the_fact_that_it_was_told_was_removed_before(store, by):
+    with desk(store) as rt:
+        rt.host.clock = clock = Clock()
+        fact = share(rt, days=1)
+        ask(rt, "ann-1")
+        share(rt, "Carl's code is 4711", principal="carl")
+        ask(rt, "bob-1", principal="bob")
+        if by == "forgotten":
+            rt.forget_fact(f"m{fact.n}", by="carl")
+        elif by == "rejected":
+            rt.reject_fact(f"m{fact.n}", by="carl")
+        elif by == "erased alone":
+            rt.erase_facts("wang")
+        else:
+            clock.now += 10 * DAY
+            share(rt, "Something else.", principal="carl")
+        held = rt.holdings("wang")
+        assert (held.facts, [info.run for info in held.recalled]) == (0, ["ann-1", "bob-1"])
+        for _ in range(2):
+            erased = rt.erase("wang")
+            assert [left.split(":")[0] for left in erased.stays] == [
+                "run ann-1 of ann",
+                "run bob-1 of bob",
+            ]
+        assert [info.run for info in rt.holdings("carl").recalled] == ["bob-1"]
+
+
 def test_facts_of_others_in_the_same_project_name_nothing(store):
     with desk(store) as rt:
         share(rt, principal="carl")
@@ -122,3 +151,17 @@ def test_the_command_names_them_before_it_asks_and_when_it_is_done(tmp_path, mon
     assert "stays: run ann-1 of ann: facts of theirs were recalled there" in done.output
     again = CliRunner().invoke(app, [*words, "--yes"])
     assert "stays: run ann-1 of ann" in again.output
+
+
+def test_the_command_says_whole_what_can_be_done_of_a_run_with_long_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run, person = "r" * 64, "ann." + "a" * 80
+    with desk(tmp_path / "cairn.db") as rt:
+        share(rt)
+        ask(rt, run, principal=person)
+    words = ("erase", "--principal", "wang", "--store", "cairn.db")
+    asked = CliRunner().invoke(app, [*words], input="n\n")
+    assert f"recalled in run {run} of {person}\n" in asked.output
+    done = CliRunner().invoke(app, [*words, "--yes"])
+    assert f"run {run} of {person}: " in done.output
+    assert "until it is erased with its own principal, or pruned\n" in done.output

@@ -6,15 +6,18 @@ import time
 from itertools import pairwise
 
 import pytest
+from tests.engine.kit import beside
 from tests.memory.kit import ANN, NOW, fact
 
-from cairn import Agent, ConfigError, Runtime, Scripted
+from cairn import Agent, ConfigError, Runtime, Scripted, call
+from cairn.core.events import ToolCompleted
 from cairn.memory import FactFilter, MemoryRules
 from cairn.memory.embedding import THREADS, Embedding
 from cairn.memory.facts import user_scope
 from cairn.memory.inmemory import InMemoryMemory
 from cairn.store import open_store
 from cairn.testing.memory_promises import Meaning
+from cairn.toolkit import MEMORY_TOOLS
 
 SCOPE = [user_scope(ANN)]
 
@@ -39,6 +42,21 @@ class Plain(Meaning):
             [text.lower().count(each) + 0.001 for each in "abcdefghijklmnopqrstuvwxyz"]
             for text in texts
         ]
+
+
+class Mute(Exception):
+    """An exception whose own text would end the process."""
+
+    def __str__(self):
+        raise SystemExit(9)
+
+    __repr__ = __str__
+
+
+class MuteEnd(BaseException):
+    """The same, of a kind that nobody catches by chance."""
+
+    __str__ = __repr__ = Mute.__str__
 
 
 class Time:
@@ -443,3 +461,44 @@ def test_what_cannot_be_called_is_no_embedder():
 
     with pytest.raises(ConfigError, match=r"Embedder\.embed: it cannot be called"):
         MemoryRules(embedder=Odd())
+
+
+ENDS = [SystemExit, GeneratorExit, asyncio.CancelledError, Mute, MuteEnd]
+
+
+@pytest.mark.parametrize("how", ["plain", "async", "in a vector"])
+@pytest.mark.parametrize("error", ENDS)
+def test_an_embedder_that_would_end_the_process_costs_neither_the_fact_nor_the_recall(
+    error, how, caplog
+):
+    def embed(texts):
+        raise error
+
+    async def awaited(texts):
+        raise error
+
+    class Number:
+        def __float__(self):
+            raise error
+
+    async def unreadable(texts):
+        return [[Number()] * embedder.dimensions for _ in texts]
+
+    embedder = Meaning()
+    embedder.embed = {"plain": embed, "async": awaited, "in a vector": unreadable}[how]
+    model = Scripted([call("recall", query="tea"), "done"])
+    agent = Agent("a", model, tools=[*MEMORY_TOOLS])
+    rules = MemoryRules(embedder=embedder)
+
+    def used():
+        with Runtime(":memory:", [agent], memory=rules) as rt:
+            rt.remember("The tea is green.")
+            run = rt.run("a", "go", id="r")
+            found = [e.event for e in rt.trace("r") if isinstance(e.event, ToolCompleted)]
+            return run.status, [bytes(each.result) for each in found]
+
+    came = beside(used)
+    assert not isinstance(came, BaseException), type(came)
+    assert came[0] == "completed"
+    assert "The tea is green." in came[1][0].decode()
+    assert error.__name__ in caplog.text

@@ -30,6 +30,13 @@ def test_what_a_person_adds_is_trusted_and_kept_under_their_name(rt):
     assert rt.remember("Likes tea.", principal="ann", tags=("drinks",)).known
 
 
+def test_what_was_kept_is_named_as_the_other_verbs_take_it(rt):
+    rome = rt.remember("Lives in Rome.", principal="ann")
+    oslo = rt.remember("Lives in Oslo.", principal="ann", supersedes=rome.id)
+    assert (rome.id, oslo.id, oslo.replaced) == ("m1", "m2", (1,))
+    assert rt.forget_fact(oslo.id) == [rome.id, oslo.id]
+
+
 def test_facts_can_be_listed_replaced_forgotten_exported_and_erased(rt):
     rt.remember("Lives in Rome.", principal="ann")
     rt.remember("Lives in Oslo.", principal="ann", supersedes="m1")

@@ -111,3 +111,17 @@ def test_two_attempts_do_not_share_what_is_held() -> None:
     first = HoldBack(SEAL)
     first.take(VALUE[:6])
     assert "".join(streamed([VALUE[6:]])) == VALUE[6:]
+
+
+@pytest.mark.parametrize("behind", [".\n", ".\nBye", ", ok?", ".\n\nNext", ""])
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 1_000])
+@pytest.mark.parametrize("before", ["", "xxx ", "The phrase is "])
+def test_a_secret_with_spaces_is_never_shown_in_part_whatever_stands_right_behind_it(
+    before: str, behind: str, step: int
+) -> None:
+    sealed = Secrets({"door": "correct horse battery staple"}).of()
+    text = f"{before}correct horse battery staple{behind}"
+    held, shown = HoldBack(sealed), ""
+    for at in range(0, len(text), step):
+        shown += held.take(text[at : at + step])
+    assert shown + held.rest() == sealed.text(text)

@@ -202,3 +202,28 @@ def test_a_filter_without_a_session_still_means_all_runs(filled: Path, tmp_path:
     shutil.copy(filled, tmp_path / "cairn.db")
     with runtime(tmp_path / "cairn.db") as rt:
         assert len(rt.portal.call(rt.store.runs(RunFilter()), "runs")) == 3
+
+
+@pytest.mark.parametrize("unseen", ["\u200b", " \u200b\n", "\ufeff", "\u00ad\u2060"])
+def test_a_name_or_a_message_in_which_nothing_is_seen_is_refused_as_an_empty_one(
+    unseen: str,
+) -> None:
+    with runtime(":memory:") as rt:
+        for refused in (
+            lambda: rt.send(unseen, "hello", agent="a"),
+            lambda: rt.post(unseen, "hello", agent="a"),
+            lambda: rt.run("a", "hello", session=unseen),
+        ):
+            with pytest.raises(ConfigError, match="session: nothing in it is seen"):
+                refused()
+        for silent in (
+            lambda: rt.send("s", unseen, agent="a"),
+            lambda: rt.post("s", [unseen, ""], agent="a"),
+            lambda: rt.run("a", unseen),
+        ):
+            with pytest.raises(ConfigError, match=r"input: .* holds nothing"):
+                silent()
+        assert rt.runs() == []
+        rt.send("\u200bs", "\u200b!", agent="a")
+        with pytest.raises(ConfigError, match="new: nothing in it is seen"):
+            rt.fork_session("\u200bs", unseen)

@@ -141,6 +141,28 @@ def test_a_function_that_does_not_return_is_told_of_while_it_is_still_at_it(told
     assert [said.split(" on the")[0].split(" ")[2] for said in told()] == ["has", "took"]
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("the validators of the tool pay", "have been"), ("binds of the tool pay", "has been")],
+)
+def test_one_function_has_been_at_work_and_several_have(monkeypatch, name, said):
+    monkeypatch.setattr(on_loop, "STUCK_S", 0.0)
+    monkeypatch.setattr(on_loop, "LOOK_S", 0.001)
+    monkeypatch.setattr(on_loop, "_told", {})
+    lines, heard = [], threading.Event()
+
+    def hear(line: str, *values: object) -> None:
+        lines.append(line % values)
+        heard.set()
+
+    async def main() -> bool:
+        return watched(name, lambda: heard.wait(10))()
+
+    monkeypatch.setattr(on_loop.log, "warning", hear)
+    assert asyncio.run(main())
+    assert lines[0].startswith(f"{name} {said} at work for ")
+
+
 def test_who_looks_ends_when_there_is_nothing_to_look_at_and_begins_anew(monkeypatch):
     monkeypatch.setattr(on_loop, "LOOK_S", 0.001)
     monkeypatch.setattr(on_loop, "LOOKS", 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn import Runtime
 from cairn.errors import ConfigError
 from cairn.workspace import (
     Change,
@@ -223,6 +224,17 @@ def test_what_a_deployment_may_give(tmp_path: Path) -> None:
         workspaces(tmp_path, "user")  # type: ignore[arg-type] # - what is tested
     with pytest.raises(ConfigError, match="files"):
         Workspaces(tmp_path, limits=WorkspaceLimits(files=0))
+
+
+def test_workspaces_that_are_per_run_are_refused_where_they_are_wanted_per_session(
+    tmp_path: Path,
+) -> None:
+    for per_run in (Workspaces(tmp_path), Workspaces(tmp_path, per="run")):
+        with pytest.raises(ConfigError, match=r"^workspace_per: .* Workspaces .*per=\"session\""):
+            Runtime(":memory:", workspace=per_run, workspace_per="session")
+    per_session = Workspaces(tmp_path, per="session")
+    for per in ("run", "session"):
+        assert workspaces(per_session, per) is per_session  # type: ignore[arg-type] # - both are
 
 
 def test_many_things_are_listed_up_to_the_limit_and_it_is_said(tmp_path: Path) -> None:

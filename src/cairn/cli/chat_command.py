@@ -94,7 +94,8 @@ def chat(  # noqa: PLR0913 - one parameter for each option of the command
         )
         try:
             runtime.agent(agent)
-            runner.run(runtime.host.memory_rules.check_said(who, project))
+            host = runtime.host
+            runner.run(host.memory_rules.check_said(who, project, host.asks))
             code = talk.go()
         finally:
             runner.run(runtime.close_async())

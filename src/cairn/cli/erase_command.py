@@ -208,7 +208,7 @@ def _show(whose: Principal, held: Holdings, talks: list[str], *, workspaces: str
     for talk in talks[:LISTED]:
         print_line(f"  shared session: {visible_line(talk)}")
     for info in held.recalled[:LISTED]:
-        of = visible_line(f"{info.run} of {info.principal}")
+        of = f"{info.run} of {info.principal}"
         print_line(f"  stays: facts of theirs that were recalled in run {of}")
     if len(held.recalled) > LISTED:
         print_line(f"  stays: and in {count(len(held.recalled) - LISTED, 'run')} more")
@@ -236,7 +236,7 @@ def _tell(whose: Principal, erased: Erasure, *, json: bool) -> int:
     more = {"tenant": whose.tenant, **msgspec.structs.asdict(erased)}
     tell(json, "erased", whose.id, f"erased: {', '.join(parts)}", **more)
     for left in erased.stays[:LISTED]:
-        complain(f"stays: {visible_line(left)}")
+        complain(f"stays: {left}")
     if len(erased.stays) > LISTED:
         complain(f"and {count(len(erased.stays) - LISTED, 'such run')} more")
     if erased.budgets:

@@ -33,7 +33,7 @@ class Holdings(Record, gc=True):
         elsewhere: Runs of others, in the same tenant, in which something stands that they have
             written: a message, an answer, a decision. Those of shared sessions are among them.
         recalled: Runs of others whose journals tell facts of theirs, recalled by a tool or told in
-            a `memory_block`: such that are kept, and such that an erasing took before.
+            a `memory_block`: such that are kept, and such that were removed before.
     """
 
     runs: tuple[RunInfo, ...] = ()
@@ -143,17 +143,24 @@ def share_of(
     )
 
 
-def erased_before(entries: Iterable[ev.Entry], principal: Principal) -> frozenset[int]:
-    """Numbers of the facts that erasings of a principal took, as the journal `store` has them.
+def removed_before(entries: Iterable[ev.Entry], principal: Principal) -> frozenset[int]:
+    """Numbers of a principal's facts that are gone: forgotten, expired, rejected or erased.
+
+    Of those that an older version removed only such are known as went with their principal.
 
     Args:
-        entries: The journal.
+        entries: The journal `store`.
     """
     found, last = set[int](), tuple[int, ...]()
     for entry in entries:
         match entry.event:
-            case ev.MemoryErased(facts=facts):
-                last = facts
+            case ev.MemoryForgotten() | ev.MemoryReviewed() as e if e.whose:
+                if whose(principal, bytes.fromhex(e.hash)) in e.whose:
+                    found.add(e.fact)
+            case ev.MemoryErased() as e:
+                last = e.facts
+                if e.whose and e.whose == whose(principal, bytes.fromhex(e.salt)):
+                    found.update(e.facts)
             case ev.PrincipalErased() as e if e.facts and e.facts == len(last):
                 if e.whose == whose(principal, bytes.fromhex(e.salt)):
                     found.update(last)
@@ -228,7 +235,7 @@ def _list(runs: Sequence[str]) -> str:
 
 
 def whose(principal: Principal, salt: bytes) -> str:
-    """What stands in the record of an erasure in place of the principal's id, as hex."""
+    """What stands in place of a principal's id where something of theirs was removed, as hex."""
     said = f"{principal.id}\0{principal.tenant}".encode("utf-8", "surrogatepass")
     return sha256(salt + said).hexdigest()
 

@@ -14,7 +14,7 @@ import msgspec
 from cairn.core import events as ev
 from cairn.core.edits import edited, plan_note, redirected
 from cairn.core.events.model import NO_TOOLS
-from cairn.core.evolve_calls import CALL_HANDLERS, close_at_end
+from cairn.core.evolve_calls import CALL_HANDLERS, close_at_end, kept_whole
 from cairn.core.evolve_context import CONTEXT_HANDLERS, add_calls, drafted, seen, undrafted
 from cairn.core.evolve_people import PEOPLE_HANDLERS, answered
 from cairn.core.fingerprint import Fingerprint
@@ -420,7 +420,7 @@ def _plan_updated(state: RunState, entry: ev.Entry, event: ev.PlanUpdated) -> Ru
 
 
 def _artifact_created(state: RunState, entry: ev.Entry, event: ev.ArtifactCreated) -> RunState:
-    return replace(state, artifacts=state.artifacts.added(entry.seq))
+    return kept_whole(replace(state, artifacts=state.artifacts.added(entry.seq)), event)
 
 
 def _noted(state: RunState, entry: ev.Entry, event: ev.Event) -> RunState:

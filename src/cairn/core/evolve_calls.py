@@ -99,7 +99,18 @@ def _completed(state: RunState, entry: ev.Entry, event: ev.ToolCompleted) -> Run
         spent=replace(state.spent, running_us=state.spent.running_us + event.duration_us),
         usage=replace(state.usage, micro_usd=state.usage.micro_usd + event.micro_usd),
     )
-    return close(state, call, _S.COMPLETED, text)
+    # numbers of sources and artifacts are the run's own: the tool has brought the same without
+    brought = call.brought if event.artifact else result_key(call.tool, result_text(event, 0))
+    return close(state, replace(call, brought=brought), _S.COMPLETED, text)
+
+
+def kept_whole(state: RunState, event: ev.ArtifactCreated) -> RunState:
+    """A call whose result is kept as an artifact, before the part of it that the model is sent."""
+    for call in state.calls.values():
+        if event.name == f"{call.tool}-{call.id}":
+            told = replace(call, brought=result_key(call.tool, event.content))
+            return replace(state, calls={**state.calls, call.id: told})
+    return state
 
 
 def _recalled(state: RunState, entry: ev.Entry, event: ev.MemoryRecalled) -> RunState:
@@ -310,7 +321,8 @@ def close(state: RunState, call: Call, status: CallStatus, text: str) -> RunStat
     said = text
     if labels and call.attempt and status in SPEAKING:
         text = fenced(text, labels, call.key)
-    state = move(state, call, status, result=told_of_change(call, text))
+    brought = call.brought or result_key(call.tool, said)
+    state = move(state, call, status, result=told_of_change(call, text), brought=brought)
     if status is not _S.COMPLETED and any(fed.call == call.id for fed in state.feeding):
         state = _unfed(state, call, said)
     if state.end is not None or not all(c.closed for c in state.calls.values()):
@@ -370,7 +382,7 @@ def _turn_closed(state: RunState) -> RunState:
         asked.add(key)
         if call.status is _S.COMPLETED:
             succeeded = True
-            made.add(result_key(call.tool, call.result) if call.effect == "read" else key)
+            made.add(call.brought if call.effect == "read" else key)
         elif call.status in {_S.FAILED, _S.REJECTED}:
             erred = True
     state = add_message(state, results_message(calls))

@@ -69,9 +69,9 @@ class HoldBack:
             cut = min(cut, key)
         cut = min(cut, self._spaced())
         kept = max(LEAST_HELD, STRETCH * self._redaction.longest)
-        if open_key or len(held) - cut <= max(LONGEST_WORD, kept):
-            return cut
-        return self._redaction.apart(held, len(held) - kept)
+        if not open_key and len(held) - cut > max(LONGEST_WORD, kept):
+            cut = len(held) - kept
+        return self._redaction.apart(held, cut) if cut else 0
 
     def _word(self) -> int:
         """Where the last word begins, which may go on."""

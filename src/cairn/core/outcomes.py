@@ -330,15 +330,20 @@ def needs_keys(rules: Rules, calls: Sequence[Called]) -> bool:
 
 def conflict_key(spec: ToolSpec | None, arguments: str) -> bytes | None:
     """What a call touches; None where that cannot be told."""
-    if spec is None or spec.conflict_key is None:
+    try:
+        return None if spec is None else told_key(spec, arguments)
+    except BaseException:  # even of SystemExit: a key that cannot be told only costs overlap
+        return None
+
+
+def told_key(spec: ToolSpec, arguments: str) -> bytes | None:
+    """What a call touches; None where nothing tells it. Raises what the tool's function raises."""
+    if spec.conflict_key is None:
         return None
     values = spec.check(arguments)
     if isinstance(values, Problem):
         return None
-    try:
-        return str(spec.conflict_key(values)).encode("utf-8", "surrogatepass")
-    except BaseException:  # even of SystemExit: a key that cannot be told only costs overlap
-        return None
+    return str(spec.conflict_key(values)).encode("utf-8", "surrogatepass")
 
 
 def _ordered(

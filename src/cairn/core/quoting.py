@@ -40,7 +40,7 @@ def of_check(name: str, said: str, taint: Collection[str], seed: str) -> str:
     On several lines, and of an exception, its words are fenced in any run: they are as good as a
     tool's result.
     """
-    lead = "Not accepted yet:"
+    lead = "[runtime] Not accepted yet:"
     if taint or len(said.splitlines()) > 1 or said.startswith(RAISED.format(name=name)):
         return with_words(lead, said, taint or {f"check:{name}"}, seed)
     return f"{lead} {said}"

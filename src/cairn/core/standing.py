@@ -34,18 +34,20 @@ _NO_RULE = "".join(
 _STARTS = "(?:^|(?<=[,;:.!(\"'] )|(?<=[，、；：。！（「“]))"
 """Where a clause begins."""
 _ENGLISH = (
-    r"\b(?:from (?:now|here|today|this point|this moment) on(?:wards?)?|going forward|henceforth"
+    r"\b(?:from (?:now|here|this point|this moment) on(?:wards?)?|from today(?!'s)|going forward"
+    r"|henceforth|no longer (?:to be|allowed|permitted)"
     r"|as of (?:now|today)|in (?:the )?future|until (?:further notice|i say|i tell)|at all times"
     r"|unless i (?:say|tell|ask)|without exception|under no circumstances?|by no means"
     r"|no matter what|every time|each time|whenever|for the rest of|(?<!there )must(?:n't)?"
     r"|be sure to|remember (?:to|that)|keep in mind|bear in mind|prefer|avoid"
     r"|i (?:always|never) (?:want|need|prefer|wish|like|would)"
-    r"|you (?:should|shall|may only|may not|can only|are not allowed)|not allowed|forbidden"
+    r"|you (?:should|shall|may only|may not|can only|can no longer|are not allowed)|not allowed"
+    r"|forbidden"
     r"|prohibited|off[ -]limits|only (?:ever|use|answer|reply|write|contact"
     r"|call|send|speak|work|in|if|when|after|with|through|via)|(?:use|answer|reply|write|contact"
     r"|call|send|speak|work) only|(?:i'd|i would) rather)\b"
-    rf"|(?=always|never|do not|don't|dont){_NO_RULE}(?:always|never(?! mind)|(?:do not|don't|dont)"
-    r"(?! (?:have|know|remember|think|understand|see|care|get|need)\b))\b"
+    rf"|(?=always|never|no longer|do not|don't|dont){_NO_RULE}(?:always|never(?! mind)|no longer"
+    r"|(?:do not|don't|dont)(?! (?:have|know|remember|think|understand|see|care|get|need)\b))\b"
     rf"|{_STARTS}(?:please |and |but |then |so )?(?:make sure|stop [a-z]{{2,20}}ing)\b"
 )
 _GERMAN = (
@@ -115,8 +117,46 @@ ASKS = re.compile(
     r"|пожалуйста|можете|можешь|[请請]|能不能|可不可以|くださ|下さ|くれ|いただけ|もらえ|주세요|주실"
 )
 """What makes a question a request."""
-_ENDS = re.compile(r"(?<=[.!?;]) |(?<=[。！？；｡])")
-_ITEM = re.compile(r"(?:[-*•·+–]|\d{1,2}[.)、．]|[（(]\d{1,2}[)）]) ?")
+_ENDS = re.compile(r"(?<=[.!?]) |(?<=[。！？｡])")
+_PARTS = re.compile(r"(?<=[;；])|\n")
+_NUMBER = r"(?:\d{1,2}[.)）、．]|[（(]\d{1,2}[)）])(?!\d)"
+_ITEM = re.compile(rf"(?:[-*•·+–]|{_NUMBER}) ?")
+_NUMBERED = re.compile(rf"(?<=[ :：;；。，、]){_NUMBER} ?")
+_LEAD = re.compile(rf"[^:：]{{1,{STANDING_CHARS // 2}}}[:：](?= ?{_NUMBER})")
+"""What stands in front of numbered items on one line."""
+_UNSPACED = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]{2}")
+"""Signs of Chinese and Japanese, between which no blank stands."""
+_WRAPPED = range(55, 101)
+"""Columns at the end of which a line is taken for one that was broken to fit a page."""
+_SALUTATION = 40
+"""A line of fewer columns that ends in a comma, in front of a capital letter, may be one."""
+_LEADS_ON = frozenset(
+    (
+        *("a", "an", "the", "to", "of", "and", "or", "for", "with", "from", "your", "my", "our"),
+        *(
+            "that",
+            "which",
+            "whose",
+            "if",
+            "because",
+            "at",
+            "into",
+            "is",
+            "are",
+            "be",
+            "please",
+            "always",
+            "never",
+            "only",
+            "not",
+            "must",
+            "don't",
+        ),
+        *("der", "die", "das", "den", "dem", "ein", "eine", "und", "oder", "zu", "für", "bitte"),
+        *("le", "la", "les", "un", "une", "de", "du", "des", "et", "ou", "el", "los", "y", "il"),
+    )
+)
+"""No sentence ends with one of them: the next line goes on with it."""
 _SHORTENED = frozenset(
     (
         *("mr", "mrs", "ms", "dr", "prof", "st", "no", "nr", "vs", "e.g", "i.e", "etc", "inc"),
@@ -134,7 +174,8 @@ def instructions_in(text: str) -> list[str]:
 
     What a person quotes (lines that begin with `>`, and what stands between lines of three
     backticks) is not theirs and does not count, nor does a line that begins as notes of the
-    runtime do. A list under a line that is an instruction and ends in a colon counts with it.
+    runtime do. What stands under a line that is an instruction and ends in a colon counts with it:
+    a list, or a sentence. A single line break inside a sentence is none of its ends.
     """
     if len(text) <= 2 * LOOKED_AT:
         found = _instructions(_sentences(text))
@@ -194,7 +235,11 @@ def _instructions(sentences: Iterable[str]) -> list[str]:
             listed = True
         elif bare:
             place = _sign(bare)
-            if place >= 0:
+            if heading and not listed:
+                found.pop()  # what is to be done, or not, stands behind the colon
+                found.append(_within(f"{heading} {bare}", 0))
+                place = -1
+            elif place >= 0:
                 found.append(_within(bare, place))
             heading = found[-1] if place >= 0 and bare[-1] in ":：" else ""
             listed = False
@@ -217,38 +262,111 @@ def _within(sentence: str, sign: int) -> str:
     if len(sentence) <= STANDING_CHARS:
         return sentence
     begin = max(0, sign - LEAD_CHARS)
-    part = sentence[begin : begin + STANDING_CHARS - 2]
-    more = begin + len(part) < len(sentence)
-    return f"{'…' if begin else ''}{part}{'…' if more else ''}"
+    if begin:
+        begin = sentence.find(" ", begin, sign) + 1 or begin
+    end = begin + STANDING_CHARS - 2
+    if end < len(sentence):
+        end = max(sentence.rfind(" ", sign + LEAD_CHARS, end + 1), 0) or end
+    more = "…" if end < len(sentence) else ""
+    return f"{'…' if begin else ''}{sentence[begin:end]}{more}"
 
 
 def _sentences(text: str, *, quoting: bool = False) -> Iterator[str]:
     """The sentences of a text on one line each, without those that are quoted; empty for a gap."""
+    held: list[str] = []
     for line in text.splitlines():
         plain = " ".join(line.split())
-        if plain.startswith("```"):
-            quoting = not quoting
-        elif not plain:
+        fence = plain.startswith("```")
+        own = not (fence or quoting or plain.startswith((">", NOTE)))
+        quoting = quoting != fence
+        if held and not (own and _goes_on(held[-1], plain)):
+            yield from _of_line("".join(held))
+            held = []
+        if own and plain:
+            held += [_between(held[-1], plain), plain] if held else [plain]
+        elif own:
             yield ""
-        elif not quoting and not plain.startswith((">", NOTE)):
-            yield from _of_line(plain)
+    if held:
+        yield from _of_line("".join(held))
+
+
+def _goes_on(line: str, following: str) -> bool:
+    """Whether a sentence that a line has begun goes on in the next one."""
+    if not following or _ITEM.match(following):
+        return False
+    if _has_ended(line, shortened=_SHORTENED):
+        return False
+    if following[0].isupper() and line[-1] == "," and len(line) < _SALUTATION:
+        return False
+    if following[0].islower() or _leads_on(line):
+        return True
+    caseless = _columns(line[-1] + following[0]) == 4
+    return caseless and line[-1] not in ":：" and (_sign(line) < 0 or _sign(following) < 0)
+
+
+def _between(line: str, following: str) -> str:
+    """What takes the place of a line break; it stays where only the letters speak against it."""
+    if not _leads_on(line):
+        return "\n"
+    return "" if _UNSPACED.fullmatch(line[-1] + following[0]) else " "
+
+
+def _columns(text: str) -> int:
+    return len(text) + sum(each >= "\u1100" for each in text)
+
+
+def _leads_on(line: str) -> bool:
+    """Whether a line that ends no sentence shows by itself that the next one belongs to it."""
+    if line[-1] in ":：":
+        return False
+    if line[-1] in ",，、;；." or line[line.rfind(" ") + 1 :].lower() in _LEADS_ON:
+        return True
+    return _columns(line) in _WRAPPED
+
+
+def _has_ended(part: str, *, shortened: frozenset[str] = frozenset()) -> bool:
+    """Whether a sentence ends with this part of a text, and not only a shortened word.
+
+    Within a line a single letter or a number of two digits counts as one; in front of a line break,
+    where most full stops are real, only those that are given.
+    """
+    bare = part.rstrip("\"')”’»」』）")
+    if bare[-1:] != ".":
+        return bare[-1:] in {*"!?。！？｡…"}
+    word = bare[max(bare.rfind(" "), bare.rfind("\n")) + 1 : -1].lower().lstrip("(\"'")
+    if shortened:
+        return word not in shortened
+    return len(word) >= 2 and word not in _SHORTENED and not (word.isdigit() and len(word) < 3)
 
 
 def _of_line(line: str) -> Iterator[str]:
     if _ITEM.match(line):  # what one item of a list says belongs together
-        yield line
+        yield line.replace("\n", " ")
         return
-    held: list[str] = []
+    said, held = list[str](), list[str]()
     for part in _ENDS.split(line):
         held.append(part)
-        word = part[part.rfind(" ") + 1 : -1].lower().lstrip("(\"'")
-        short = len(word) < 2 or word in _SHORTENED or (word.isdigit() and len(word) < 3)
-        if not (part.endswith(".") and short):
-            yield _joined(held)
+        if _has_ended(part) or not part.endswith("."):
+            said.append(" ".join(filter(None, map(str.strip, held))))
             held = []
-    if held:
-        yield _joined(held)
+    said.append(" ".join(filter(None, map(str.strip, held))))
+    lead = next((n for n, each in enumerate(said) if _LEAD.match(each)), len(said))
+    last = max((n for n, each in enumerate(said) if _ITEM.match(each)), default=0)
+    if last > lead:  # numbered items may be sentences
+        said[lead : last + 1] = [" ".join(said[lead : last + 1])]
+    for each in filter(None, said):
+        yield from _whole(each)
 
 
-def _joined(parts: list[str]) -> str:
-    return " ".join(filter(None, map(str.strip, parts)))
+def _whole(sentence: str) -> Iterator[str]:
+    """A sentence; one that is too long in its parts, with what they are parts of."""
+    if len(sentence) <= STANDING_CHARS:
+        yield sentence.replace("\n", " ")
+        return
+    lead = _LEAD.match(sentence)
+    if lead is not None and _sign(lead.group().replace("\n", " ")) >= 0:
+        parts = [lead.group(), *_NUMBERED.split(sentence[lead.end() - 1 :])[1:]]
+        of = parts[0]
+        yield from (f"{of} {part.strip()}".replace("\n", " ") for part in parts[1:])
+        return
+    yield from filter(None, map(str.strip, _PARTS.split(sentence)))

@@ -85,6 +85,8 @@ class Call(Record):
     """An attempt that may have had its effect was never settled, though later ones may be."""
     result: str = ""
     """What the model is told, once it is closed."""
+    brought: bytes = b""
+    """Identity of what its tool gave: marks and numbers that the run adds are no news."""
     error_class: ErrorClass | None = None
 
     @property

@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any
 
 from cairn.errors import words_of
+from cairn.tools.blocking import ended_from_outside
 
 
 def asked_for(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
@@ -24,10 +25,8 @@ def asked_for(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
         error: What came out of the task's own work.
         task: The one that the work was done in.
     """
-    if isinstance(error, asyncio.CancelledError):
-        return task is None or task.cancelling() > 0
-    if isinstance(error, GeneratorExit):  # its coroutine is closed, by who is not within it
-        return _current() is not task
+    if isinstance(error, asyncio.CancelledError | GeneratorExit):
+        return ended_from_outside(error, task)
     if threading.current_thread() is not threading.main_thread():
         return False  # signals come to the main thread only
     return isinstance(error, KeyboardInterrupt) or _by_signal(error)
@@ -40,13 +39,6 @@ def as_fault(error: BaseException, where: str) -> Exception:
     fault = RuntimeError(f"{where} came to {words_of(error)}, which nobody had asked for")
     fault.__cause__ = error
     return fault
-
-
-def _current() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no loop is running any more
-        return None
 
 
 def _by_signal(error: BaseException) -> bool:

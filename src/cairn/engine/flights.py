@@ -52,6 +52,7 @@ class Flights:
         self._waiter: asyncio.Future[None] | None = None
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._fault: BaseException | None = None
         self.stopping = False
         self.redacted: Callable[[Back], Back] = lambda back: back
         """Takes out what must not be kept, before anything is cut or quoted of what landed."""
@@ -89,6 +90,15 @@ class Flights:
         self._wake()
         return True
 
+    def crash(self, key: str, error: BaseException, flight: Flight) -> None:
+        """A flight is gone and will not land: whoever waits for the next one gets the error."""
+        each = self._open.get(key)
+        if each is None or each.flight is not flight:  # it was given up
+            return
+        del self._open[key]
+        self._fault = self._fault or error
+        self._wake()
+
     def landed(self) -> list[Back]:
         """What has landed since the last call, in order."""
         done, self._landed = self._landed, []
@@ -102,23 +112,30 @@ class Flights:
     # ---------------------------------------------------------------- waiting
 
     async def wait(self, store: Store, run: str, head: int) -> bool:
-        """Wait until something lands; False when news, or the wish to stop, came first."""
-        if self._landed or self.stopping:
+        """Wait until something lands; False when news, or the wish to stop, came first.
+
+        Raises:
+            BaseException: what a flight ended with that will never land.
+        """
+        if self._over():
             return bool(self._landed)
         await self._wait(self._loop.time())
-        if self._landed or self.stopping:
+        if self._over():
             return bool(self._landed)
         news = self._loop.create_task(store.changed(run, head, 3600.0))
         news.add_done_callback(lambda _: self._wake())
         try:
-            while not (self._landed or self._done(news)):
+            while not (self._over() or news.done()):
                 await self._wait(float("inf"))
         finally:
             news.cancel()
         return bool(self._landed)
 
-    def _done(self, news: asyncio.Task[bool]) -> bool:
-        return self.stopping or news.done()
+    def _over(self) -> bool:
+        """Whether there is nothing to wait for any more; a crashed flight says so by its error."""
+        if self._fault is not None and not self.stopping:
+            raise self._fault
+        return bool(self._landed) or self.stopping
 
     async def _wait(self, since: float) -> None:
         self._since = since
@@ -204,7 +221,10 @@ class _Work:
     async def _run(self) -> None:
         try:
             back = await self._work
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            if not self._task.cancelling():
+                said = f"{self._key} raised CancelledError, though nobody had cancelled it"
+                raise RuntimeError(said) from error
             back = self._stopped(self._reason)
         self._flights.land(self._key, back, self)
 
@@ -212,6 +232,8 @@ class _Work:
         if task.cancelled():  # before its first step: nothing of it ever ran
             self._work.close()
             self._flights.land(self._key, self._stopped(self._reason), self)
+        elif (error := task.exception()) is not None:  # of any kind, also what ends a loop
+            self._flights.crash(self._key, error, self)
 
     def cancel(self, reason: Reason) -> None:
         self._reason = reason

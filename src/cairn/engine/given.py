@@ -21,6 +21,7 @@ from cairn.core.lifecycle import Status
 from cairn.core.limits import Limits
 from cairn.core.messages import Blob, Part, PlanItem, Principal, Text, Uri, clean, parse_object
 from cairn.core.policy import Policy
+from cairn.core.unseen import as_seen
 from cairn.errors import ConfigError, UnknownRun, safe_repr
 from cairn.ports import ReplyCall
 
@@ -114,25 +115,35 @@ def check_session(session: object, field: str = "session") -> str:
     """The id of a session; an empty one would stand for the runs of everybody.
 
     Raises:
-        ConfigError: it is empty or blank, or cannot be stored.
+        ConfigError: it is empty or blank, nothing in it is seen, or it cannot be stored.
     """
     name = check_text(field, session)
-    if not name.strip():
-        raise ConfigError(field, "it is empty", "Name the conversation, as 'ann-1'")
+    if says_nothing(name):
+        raise ConfigError(field, _why_nothing(name), "Name the conversation, as 'ann-1'")
     return name
+
+
+def says_nothing(text: str) -> bool:
+    """Whether whoever reads a text sees nothing: blanks, and signs that are not seen."""
+    return not as_seen(text).strip()
+
+
+def _why_nothing(text: str) -> str:
+    return "nothing in it is seen" if text.strip() else "it is empty"
 
 
 def check_said(field: str, text: object) -> str:
     """What a person says, made storable.
 
     Raises:
-        ConfigError: it is no text, or holds nothing but blanks.
+        ConfigError: it is no text, or nothing in it is seen.
     """
     if not isinstance(text, str):
         raise ConfigError(field, f"{safe_repr(text)} is no text", "Give a string")
-    if not clean(text).strip():
-        raise ConfigError(field, "it is empty", "Say something")
-    return clean(text)
+    said = clean(text)
+    if says_nothing(said):
+        raise ConfigError(field, _why_nothing(said), "Say something")
+    return said
 
 
 def principal_of(given: object) -> Principal:
@@ -214,7 +225,7 @@ def parts_of(given: object) -> tuple[Part, ...]:
     """
     items = tuple(given) if isinstance(given, list | tuple) else (given,)
     parts = tuple(map(_part_of, items))
-    if all(isinstance(part, Text) and not part.content.strip() for part in parts):
+    if all(isinstance(part, Text) and says_nothing(part.content) for part in parts):
         fix = "Pass a text, or a file (pathlib.Path)"
         raise ConfigError("input", f"{safe_repr(given)} holds nothing", fix)
     if sum(len(p.content) for p in parts if isinstance(p, Blob)) > FILES_BYTES:

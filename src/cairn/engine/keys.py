@@ -13,12 +13,13 @@ import logging
 import msgspec
 
 from cairn.core.messages import clean
-from cairn.core.outcomes import Reply, conflict_key, needs_keys
+from cairn.core.outcomes import Reply, needs_keys, told_key
 from cairn.core.rules import Rules
 from cairn.core.state import RunState
 from cairn.errors import words_of
 from cairn.governance.secrets import Sealed
 from cairn.tools.blocking import called
+from cairn.tools.on_loop import told_lately
 from cairn.tools.runner import Threads
 from cairn.tools.theirs import is_theirs
 
@@ -75,7 +76,7 @@ async def with_keys(
         try:
             key = await called(
                 name,
-                conflict_key,
+                told_key,
                 spec,
                 text,
                 seconds=left,
@@ -83,7 +84,9 @@ async def with_keys(
                 of=spec.conflict_key,
             )
         except Exception as error:  # a key that cannot be told only costs overlap
-            log.warning("%s told nothing, so its calls keep their order: %s", name, words_of(error))
+            if not told_lately(name, type(error).__name__):
+                why = words_of(error)
+                log.warning("%s told nothing, so its calls keep their order: %s", name, why)
             continue
         calls[place] = replace(calls[place], key=key)
     return replace(reply, calls=tuple(calls))

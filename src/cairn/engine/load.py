@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from cairn.core import events as ev
 from cairn.core.evolve import fold
 from cairn.core.finding import passage
+from cairn.core.history import History
 from cairn.core.names import listed
 from cairn.core.state import RunState
 from cairn.core.views.context import Manifest, manifest
@@ -28,7 +31,7 @@ async def load(store: Store, run: str) -> RunState:
     runs, age = cache.runs, await cache.age(store)
     known = runs.find(age, run)
     if known is not None:
-        before = known.state
+        before = _apart(known.state)
         entries = await store.read(run, after=before.seq)
         if not entries:
             return before
@@ -36,14 +39,23 @@ async def load(store: Store, run: str) -> RunState:
             state = fold(before, entries)
             own = state.messages[len(before.messages) :]
             chars = known.chars + sum(map(chars_of, own)) + chars_sent(entries)
-            runs.keep(age, run, CachedRun(state=state, chars=chars))
+            runs.keep(age, run, CachedRun(state=_apart(state), chars=chars))
             return state
     entries = await store.read(run)
     state = await fold_entries(store, run, entries)
     if state.created is not None and not state.created.behind:  # else it begins elsewhere yet
         chars = sum(map(chars_of, state.messages)) + chars_sent(entries)
-        runs.keep(age, run, CachedRun(state=state, chars=chars))
+        runs.keep(age, run, CachedRun(state=_apart(state), chars=chars))
     return state
+
+
+def _apart(state: RunState) -> RunState:
+    """The state with a list of messages of its own.
+
+    Versions of a history share one list: what is kept would grow with who goes on from it, and
+    nobody would count that.
+    """
+    return msgspec.structs.replace(state, messages=History(state.messages))
 
 
 async def fold_entries(store: Store, run: str, entries: list[ev.Entry]) -> RunState:

@@ -131,16 +131,7 @@ class ModelCall:
             reply = await contained(f"the model {self._model.name}", self._asked(watched=watched))
             outcome = _reply(reply)
         except ModelError as error:
-            return self._failed(
-                Fault(
-                    error_class=error.error_class,
-                    message=said_by(error),
-                    retry_after_us=ceil((error.retry_after_s or 0) * 1e6),
-                    request_id=clean(error.request_id),
-                    status=error.status or 0,
-                    usage=self._used(error.usage),
-                )
-            )
+            return self._failed(self._fault_of(error))
         except TimeoutError as error:
             return self._failed(
                 Fault(error_class=ErrorClass.TIMEOUT, message=said_by(error) or "timed out")
@@ -166,6 +157,23 @@ class ModelCall:
 
     async def _asked(self, *, watched: bool) -> ModelReply:
         return await self._model.request(self._request, self._on_delta if watched else None)
+
+    def _fault_of(self, error: ModelError) -> Fault:
+        """What an adapter says of a fault; where that is no sense, the adapter is at fault."""
+        try:
+            return Fault(
+                error_class=ErrorClass(error.error_class),
+                message=said_by(error),
+                retry_after_us=ceil((error.retry_after_s or 0) * 1e6),
+                request_id=clean(error.request_id),
+                status=int(error.status or 0),
+                usage=self._used(error.usage),
+            )
+        except Exception as wrong:  # of a wrong type, or endless
+            said = f"the model adapter's ModelError cannot be read: {words_of(wrong)}"
+            if said_by(error):
+                said += f"; it says: {said_by(error)}"
+            return Fault(error_class=ErrorClass.INTERNAL, message=said)
 
     def _used(self, usage: object) -> Usage | None:
         """What a fault says it used; all that was reserved where that cannot be."""

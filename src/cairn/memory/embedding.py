@@ -195,7 +195,7 @@ class Embedding:
             return _Answer(why=said, how="late")
         try:
             vectors = [packed(each, self._embedder.dimensions) for each in call.result()]
-        except Exception as error:  # an embedder's fault must not cost the fact or the answer
+        except BaseException as error:  # nothing is awaited here, so whatever it is, it is theirs
             return _Answer(why=f"the embedder {name} failed: {_said(error)}", how="failed")
         if len(vectors) != len(texts) or None in vectors:
             said = f"the embedder {name} gave what are no vectors of its size"
@@ -215,7 +215,7 @@ class Embedding:
             if task is None or task.cancelling():  # nobody waits for it any more
                 raise
             raise RuntimeError(_said(error)) from error
-        except GeneratorExit:  # the loop is gone
+        except GeneratorExit:  # its own, which who waits gets with the result; or the loop is gone
             raise
         except BaseException as error:  # even SystemExit ends this call and nothing else
             if isinstance(error, Exception):

@@ -174,6 +174,11 @@ class Kept(Record):
     why: str = ""
     replaced: tuple[int, ...] = ()
 
+    @property
+    def id(self) -> str:
+        """As people and models name it, and as `supersedes` and `forget_fact` take it: `m7`."""
+        return f"m{self.n}"
+
 
 class Gone(Record):
     """What stays of a fact that was removed.

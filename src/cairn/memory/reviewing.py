@@ -29,6 +29,7 @@ from cairn.memory.shelf import (
     takes_place,
     there,
     trim,
+    whose_was,
 )
 
 replace = msgspec.structs.replace
@@ -132,6 +133,7 @@ def _reject(shelf: Shelf, fact: Fact, now: int, actor: str, reason: str) -> None
         verdict="rejected",
         reason=clean(reason),
         restores=tuple(old.n for old in replaced),
+        whose=whose_was(fact),
     )
     at = shelf.note(event, now, actor)
     bury(shelf, fact, "rejected", at, actor)

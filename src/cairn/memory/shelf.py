@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from cairn.core import events as ev
+from cairn.core.erasing import whose
 from cairn.core.messages import Principal, clean
 from cairn.core.words import words
 from cairn.errors import ConfigError, Refused, UnknownRun
@@ -362,10 +363,22 @@ def _remove(
     reason: str,
 ) -> None:
     event = ev.MemoryForgotten(
-        fact=fact.n, hash=fact.hash.hex(), expired=why == "expired", reason=clean(reason)
+        fact=fact.n,
+        hash=fact.hash.hex(),
+        expired=why == "expired",
+        reason=clean(reason),
+        whose=whose_was(fact),
     )
     at = shelf.note(event, now, actor)
     bury(shelf, fact, why, at, actor)
+
+
+def whose_was(fact: Fact) -> tuple[str, ...]:
+    """Of whom a fact is that is removed, readable only to who knows the id."""
+    scope = fact.scope
+    names = dict.fromkeys((fact.content.principal, scope.name if scope.kind == "user" else ""))
+    people = [Principal(id=name, tenant=scope.tenant) for name in names if name]
+    return tuple(whose(principal, fact.hash) for principal in people)
 
 
 def bury(shelf: Shelf, fact: Fact, why: Why, at: int, actor: str) -> None:
@@ -380,12 +393,14 @@ def erase(shelf: Shelf, principal: Principal, now: int, actor: str, reason: str)
     facts = everything_of(shelf, principal)
     if not facts:
         return 0
-    left = _left_behind(shelf, facts)
+    left, salt = _left_behind(shelf, facts), shelf.salt()
     event = ev.MemoryErased(
         facts=tuple(fact.n for fact in facts),
         reason=clean(reason),
         restores=tuple(old.n for old, by in left if not by),
         moves=tuple((old.n, by) for old, by in left if by),
+        whose=whose(principal, salt),
+        salt=salt.hex(),
     )
     at = shelf.note(event, now, actor)
     for fact in facts:

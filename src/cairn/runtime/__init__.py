@@ -69,7 +69,8 @@ class Runtime(Routing, Erasing, Takeovers, Granting, Looks):
             None leaves those that stand there.
         workspace: Where tools for files work, as `ctx.workspace`: a folder that gets one for each
             run, a `Workspace` for all, or `Workspaces`. None for no workspace.
-        workspace_per: `run`, or `session`: its runs then share one.
+        workspace_per: `run`, or `session`: its runs then share one. It is for a folder;
+            `Workspaces` say it themselves, as `per`.
         routes: Which agent messages from outside go to, and into which session; see `receive`.
         secrets: Values that are kept nowhere and given only to tools that declare them:
             `Secrets`, or a mapping of names and values.

@@ -17,7 +17,7 @@ from cairn.core.erasing import (
     Share,
     check_over,
     emptied,
-    erased_before,
+    removed_before,
     share_of,
     whose,
 )
@@ -228,7 +228,7 @@ class Erases(ABC):
         with journals.lock:
             found = self._erasing(principal)
             share = found.share(kept)
-            told = erased_before(journals.store.entries, principal) | kept
+            told = removed_before(journals.store.entries, principal) | kept
             return Holdings(
                 runs=tuple(map(self._info, found.runs)),
                 sessions=share.sessions,

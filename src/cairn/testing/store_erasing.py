@@ -20,7 +20,10 @@ from cairn.core.events import (
     GrantMade,
     GrantRevoked,
     GrantUsed,
+    MemoryErased,
+    MemoryForgotten,
     MemoryRecalled,
+    MemoryReviewed,
     ModelCompleted,
     ModelRequested,
     PrincipalErased,
@@ -198,6 +201,31 @@ class ErasingPromises(Promises):
             assert await store.verify("by-call") == (await store.info("by-call")).head
             await store.erase(Principal(id="bob"), LATER)
             assert (await store.holdings(ANN, {7, 8})).recalled == ()
+
+        self.keep(promise)
+
+    def test_runs_that_were_told_of_somebodys_facts_are_found_when_these_are_gone(self) -> None:
+        async def promise(store: Store) -> None:
+            for n in range(1, 8):
+                await told(store, f"r{n}", recalled=n)
+            salt = b"\7" * 32
+            name, hers, his = salt.hex(), whose(ANN, salt), whose(Principal(id="bob"), salt)
+            elsewhere = whose(Principal(id="ann", tenant="acme"), salt)
+            await kept(
+                store,
+                MemoryForgotten(fact=1, hash=name, whose=(his, hers)),
+                MemoryForgotten(fact=2, hash=name, expired=True, whose=(hers,)),
+                MemoryReviewed(fact=3, hash=name, verdict="rejected", whose=(hers,)),
+                MemoryErased(facts=(4,), whose=hers, salt=name),
+                MemoryErased(facts=(5,), whose=his, salt=name),
+                MemoryForgotten(fact=6, hash=name, whose=(elsewhere,)),
+                MemoryForgotten(fact=7, hash=name),
+            )
+            for _ in range(2):
+                runs = [info.run for info in (await store.holdings(ANN)).recalled]
+                assert runs == ["r1", "r2", "r3", "r4"]
+                await store.erase(ANN, LATER)
+            assert await store.verify("store") == 7, "she had nothing else"
 
         self.keep(promise)
 

@@ -112,20 +112,39 @@ async def contained(name: str, work: Awaitable[T]) -> T:
     """What comes of a deployment's code that is awaited here, in the task of whoever asks.
 
     Raises:
-        RuntimeError: it raised what would end the process or the loop, such as `SystemExit`, or
-            `CancelledError` though nobody has cancelled this task. And whatever it raises itself.
+        RuntimeError: it raised what would end the process or the loop, such as `SystemExit`; or
+            `CancelledError` or `GeneratorExit`, though nobody has cancelled this task or closed
+            what is awaited. And whatever it raises itself.
     """
+    task = asyncio.current_task()
     try:
         return await work
-    except (Exception, GeneratorExit):  # whatever else it raises is for whoever asks
+    except Exception:  # whatever it is, it is for whoever asks
         raise
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():  # somebody wants this to end: it is no fault
+    except BaseException as error:  # even SystemExit ends this call and nothing else
+        if ended_from_outside(error, task):
             raise
         raise _fault(name, error) from error
-    except BaseException as error:  # even SystemExit ends this call and nothing else
-        raise _fault(name, error) from error
+
+
+def ended_from_outside(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Whether somebody has cancelled `task`, or closed a coroutine of it: then it is no fault.
+
+    Args:
+        error: What came out of the work that was done in the task.
+        task: It; None where the work was done in none.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return task is None or task.cancelling() > 0
+    # a coroutine is closed by who is not within it: by another task, or where no loop runs
+    return isinstance(error, GeneratorExit) and (task is None or _current() is not task)
+
+
+def _current() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop is running any more
+        return None
 
 
 def _fault(name: str, error: BaseException) -> RuntimeError:

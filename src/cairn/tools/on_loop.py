@@ -31,7 +31,7 @@ QUIET_S = 600.0
 """How long a function is not told of again."""
 MOST_TOLD = 1_000
 FIX = (
-    "Let it answer at once, from what it is given or what was looked up before: what has to wait "
+    "The answer has to come at once, from what is given or was looked up before: what has to wait "
     "belongs into a tool, a hook or a check"
 )
 
@@ -45,7 +45,7 @@ class _Call(NamedTuple):
 
 _at_work: dict[int, _Call] = {}
 """What is at work on an event loop, by the loop's thread."""
-_told: dict[tuple[str, bool], float] = {}
+_told: dict[tuple[str, str], float] = {}
 _lock = threading.Lock()
 _looking: threading.Thread | None = None
 
@@ -90,15 +90,28 @@ def watched(name: str, function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def _tell(call: _Call, seconds: float, *, stuck: bool) -> None:
-    key, now = (call.name, stuck), time.monotonic()
+def told_lately(name: str, what: str) -> bool:
+    """Whether this was told of a function in the last ten minutes; if not, it counts as told now.
+
+    Args:
+        name: What the function is called in messages.
+        what: Which of the things that can be told of it.
+    """
+    key, now = (name, what), time.monotonic()
     with _lock:
         if len(_told) >= MOST_TOLD:
             _told.clear()
         if key in _told and now - _told[key] < QUIET_S:
-            return
+            return True
         _told[key] = now
-    took = "has been at work for" if stuck else "took"
+        return False
+
+
+def _tell(call: _Call, seconds: float, *, stuck: bool) -> None:
+    if told_lately(call.name, "stuck" if stuck else "long"):
+        return
+    have = "have" if call.name.startswith("the validators ") else "has"
+    took = f"{have} been at work for" if stuck else "took"
     log.warning(
         "%s %s %d ms on the event loop, and every run of this process waited. %s",
         call.name,

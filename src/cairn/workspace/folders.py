@@ -195,10 +195,14 @@ def workspaces(given: object, per: Per = "run") -> GivesWorkspaces | None:
     """What a deployment gave as its workspace: a folder, a `Workspace`, `Workspaces`, or None.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it is none of these, or `Workspaces` that say another `per`.
     """
     if per not in get_args(Per):
         raise ConfigError("workspace_per", f"{safe_repr(per)} is unknown", "Use run or session")
+    if isinstance(given, Workspaces) and per == "session" and not given.shares("any"):
+        problem = "it is 'session', and the Workspaces that are given are per run"
+        fix = 'Write Workspaces(folder, per="session"), or give the folder alone'
+        raise ConfigError("workspace_per", problem, fix)
     if given is None or isinstance(given, Workspace | Workspaces):
         return given
     if isinstance(given, str | os.PathLike) and os.fspath(given):

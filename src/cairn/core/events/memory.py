@@ -21,10 +21,15 @@ class MemoryReviewed(Event):
     restores: tuple[int, ...] = ()  # what a rejected one had replaced, and what lives again
     confirms: int = 0  # the live fact of the same words that counts in its place
     also: tuple[int, ...] = ()  # facts of the same words whose place the one that counts took too
+    whose: tuple[str, ...] = ()  # of a rejected one, as in `MemoryForgotten`
 
 
 class MemoryForgotten(Event):
-    """A fact was removed; its hash stays, and says nothing of it without the salt that went too."""
+    """A fact was removed; its hash stays, and says nothing of it without the salt that went too.
+
+    `whose` says for whom it was kept, and whose scope alone it was in, only to who knows the id:
+    SHA-256 of the fact's hash, the id and the tenant, with a NUL between the last two.
+    """
 
     TYPE = 231
     NAME = "memory.forgotten"
@@ -32,10 +37,14 @@ class MemoryForgotten(Event):
     hash: str
     expired: bool = False  # its time was up, and nobody asked for it
     reason: str = ""
+    whose: tuple[str, ...] = ()
 
 
 class MemoryErased(Event):
-    """All facts kept for one principal were removed; who it was is not said."""
+    """All facts kept for one principal were removed; who it was shows only to who knows the id.
+
+    `whose` is SHA-256 of `salt` (hex, both), the id and the tenant, with a NUL between the two.
+    """
 
     TYPE = 232
     NAME = "memory.erased"
@@ -44,6 +53,8 @@ class MemoryErased(Event):
     restores: tuple[int, ...] = ()  # facts of others that they had replaced, and that live again
     moves: tuple[tuple[int, int], ...] = ()
     """Facts of others that they had replaced, each with the one that has replaced it now."""
+    whose: str = ""
+    salt: str = ""
 
 
 class MemoryKept(Event):

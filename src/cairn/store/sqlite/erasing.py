@@ -14,7 +14,7 @@ from cairn.core.erasing import (
     Holdings,
     Share,
     check_over,
-    erased_before,
+    removed_before,
     share_of,
     whose,
 )
@@ -96,12 +96,12 @@ class Found:
                 yield line
 
     def recalled(self, facts: Collection[int] | None) -> Iterator[Line]:
-        """Runs of others whose journals tell these facts; None for those kept, or erased, here."""
+        """Runs of others whose journals tell these facts; None for those kept, or removed, here."""
         connection, mine = self.connection, {line.no for line in self.lines}
         if facts is None:
             entries = entries_of(connection, line_of(connection, STORE))
             kept = shelf.everything_of(Rows(connection), self.principal)
-            facts = erased_before(entries, self.principal) | {fact.n for fact in kept}
+            facts = removed_before(entries, self.principal) | {fact.n for fact in kept}
         if not facts:
             return
         rows: Any = connection.execute(_TELLING, (1 << SEQ_BITS, *TELLING, MARK))
