@@ -217,11 +217,9 @@ def test_what_is_kept_of_a_run_does_not_grow_with_who_goes_on_from_it():
         rt = runtime(booking(8), [look, book], store=store)
         await rt.run_async("a", "go", id="r")
         known = await load(store, "r")
-        for n in range(1, 5):
-            await rt.approve_async(f"r/{n}")
-            await rt.drive_async("r")
-        cache = cache_of(store)
-        kept = [each.state for each in cache.runs._held.values()]
+        await rt.approve_async("r/1")
+        await rt.drive_async("r")
+        kept = [each.state for each in fold_cache.cache_of(store).runs._held.values()]
         assert len(known.messages) < len((await load(store, "r")).messages)
         assert kept
         for state in kept:
