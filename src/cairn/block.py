@@ -14,7 +14,7 @@ from cairn.core.messages import Principal, Record, clean
 from cairn.core.names import nearest
 from cairn.core.rules import INPUT, Feed, Problem
 from cairn.core.takers import check_taker
-from cairn.errors import ConfigError, safe_repr
+from cairn.errors import ConfigError, safe_repr, words_of
 from cairn.memory.block import memory_block
 from cairn.memory.desk import Desk
 from cairn.tools.blocking import called
@@ -210,7 +210,7 @@ def _encoded(where: str, arguments: object) -> str:
         return msgspec.json.encode(dict(arguments)).decode()
     except (TypeError, ValueError) as error:
         fix = "Give a mapping of names to JSON values"
-        raise ConfigError(f"{where}.arguments", str(error), fix) from None
+        raise ConfigError(f"{where}.arguments", words_of(error), fix) from None
 
 
 def _cut(text: str, tokens: int, found: int) -> str:

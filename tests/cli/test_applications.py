@@ -29,6 +29,10 @@ FAULTS = {
         "import cairn\n\nasync def rt():\n    return cairn.Runtime(':memory:')\n",
         "'async_made:rt' is asynchronous. Give a Runtime or a plain function that returns one",
     ),
+    "mute": (
+        "class Mute(Exception):\n    def __str__(self):\n        raise SystemExit(3)\n\nraise Mute\n",
+        "'mute' cannot be loaded: mute.py line 5: Mute. Mend that first",
+    ),
     "wrong": (
         "import cairn\nrt = cairn.Agent('no name!', cairn.Scripted(['x']))\n",
         "wrong.py line 2: Agent.name: 'no name!' is no name",

@@ -124,6 +124,12 @@ def test_a_message_whose_reader_was_pruned_is_not_taken_for_forgotten():
     assert outcome.stats.seen["run pruned"] >= 1
 
 
+def test_a_forked_conversation_that_is_pruned_begins_anew():
+    """Seed 840063: it had no run of its own, and what it was forked from stays."""
+    outcome = Simulation(seed=840063, theme="memory").run()
+    assert outcome.violations == ()
+
+
 def test_a_real_file_keeps_every_promise_that_memory_keeps():
     figures = simulate_some(range(4), "sqlite")
     assert figures.failures == ()

@@ -256,3 +256,40 @@ def test_declaring_nothing_costs_no_pydantic() -> None:
         "sys.exit('pydantic' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Mute(Exception):
+    """An exception whose own text cannot be had."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class Schemaless:
+    """A type whose schema cannot be made."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        raise Mute
+
+
+class Nameless(type):
+    """Its types have no name that an annotation could be read from."""
+
+    def __or__(cls, other: Any) -> Any:
+        raise Mute
+
+
+class Odd(metaclass=Nameless):
+    """A type of that kind."""
+
+
+def test_a_type_whose_fault_has_no_words_is_told_by_the_type_of_the_fault() -> None:
+    def look(what: Schemaless) -> str:
+        return "seen"
+
+    def stare(what: "Odd | int") -> str:
+        return "seen"
+
+    assert "the type of the parameter 'what' has no JSON Schema (Mute)" in refused(look)
+    assert "its annotations cannot be read (Mute)" in refused(stare)

@@ -88,8 +88,16 @@ def test_a_list_is_asked_for() -> None:
 
 def test_a_module_that_is_missing_broken_or_empty_is_named(monkeypatch, tmp_path, offers) -> None:
     (tmp_path / "broken_tools_for_test.py").write_text("1 / 0")
+    mute = "class Mute(Exception):\n    def __str__(self):\n        raise SystemExit(3)\nraise Mute"
+    (tmp_path / "mute_tools_for_test.py").write_text(mute)
     monkeypatch.syspath_prepend(tmp_path)
-    for name in ("no_such_module_here", "broken_tools_for_test", "json", " "):
+    for name in (
+        "no_such_module_here",
+        "broken_tools_for_test",
+        "mute_tools_for_test",
+        "json",
+        " ",
+    ):
         with pytest.raises(ConfigError, match=name):
             collect([name])
     monkeypatch.setattr(

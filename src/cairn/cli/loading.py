@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cairn.errors import CairnError, ConfigError
+from cairn.errors import CairnError, ConfigError, said_by, words_of
 
 if TYPE_CHECKING:
     from cairn.runtime import Runtime
@@ -81,7 +81,7 @@ def _made(factory: Any, name: str, source: str) -> Any:
 
 
 def _broken(what: str, source: str, error: Exception) -> ConfigError:
-    said = str(error) if isinstance(error, CairnError) else f"{type(error).__name__}: {error}"
+    said = said_by(error) if isinstance(error, CairnError) else words_of(error)
     return ConfigError(
         source, f"{what!r} cannot be loaded: {_place(error)}{said.rstrip('.')}", "Mend that first"
     )

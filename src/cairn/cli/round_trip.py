@@ -11,7 +11,7 @@ from cairn.cli.plain import money, visible_line
 from cairn.core.messages import Record, user
 from cairn.core.names import nearest
 from cairn.core.views.words import tokens
-from cairn.errors import CairnError, ConfigError, ErrorClass, ModelError
+from cairn.errors import CairnError, ConfigError, ErrorClass, ModelError, said_by, words_of
 from cairn.models.catalogue import SILENCE, Listed, meant, shown_address, some
 from cairn.models.classify import NOT_A_REPLY
 from cairn.models.endpoints import ENDPOINTS, Endpoint
@@ -68,12 +68,12 @@ def round_trip(model: Model) -> Trip:
     try:
         reply = asyncio.run(_ask(model))
     except ModelError as error:
-        said = f"{error.error_class}: {without_keys(str(error))}"
+        said = f"{error.error_class}: {without_keys(said_by(error))}"
         status = f" (HTTP {error.status})" if error.status else ""
         number = f" · request id {error.request_id}" if error.request_id else ""
         return Trip(ok=False, text=f"{said}{status}{number}. To do: {advice(error, model)}")
     except Exception as error:  # a model of the application's own may fail in any way
-        said = without_keys(f"{type(error).__name__}: {error}")
+        said = without_keys(words_of(error))
         return Trip(ok=False, text=f"the model's own code failed: {said}")
     return Trip(ok=True, text=_story(reply, model, time.monotonic() - began))
 

@@ -22,7 +22,7 @@ from cairn.core.limits import Limits
 from cairn.core.messages import Blob, Part, PlanItem, Principal, Text, Uri, clean, parse_object
 from cairn.core.policy import Policy
 from cairn.core.unseen import as_seen
-from cairn.errors import ConfigError, UnknownRun, safe_repr
+from cairn.errors import ConfigError, UnknownRun, safe_repr, words_of
 from cairn.ports import ReplyCall
 
 RUN_ID_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -317,7 +317,7 @@ def arguments_of(given: object) -> str:
         try:
             text = msgspec.json.encode(given).decode()
         except (TypeError, ValueError, RecursionError) as error:
-            said = f"they cannot be written as JSON: {error}"
+            said = f"they cannot be written as JSON: {words_of(error)}"
             raise ConfigError("arguments", said, 'Pass a mapping like {"cents": 400}') from None
     text = clean(text)
     if not text.strip() or parse_object(text) is None:

@@ -28,7 +28,7 @@ from cairn.engine.asking import Answer, ask, read
 from cairn.engine.attend import attend
 from cairn.engine.flights import Flights
 from cairn.engine.journal import OpenJournal
-from cairn.errors import CairnError, ErrorClass
+from cairn.errors import CairnError, ErrorClass, words_of
 from cairn.governance.secrets import Sealed
 from cairn.hooks import Deny, Hook, HookCall, Rewrite, frozen, thawed
 from cairn.ports import Store
@@ -268,7 +268,7 @@ def _taken(answer: Answer, crew: Crew, tool: str, shown: Any) -> Deny | str | Pr
             return Problem(message="it gave arguments that are no mapping of names")
         text = bytes(to_json(plain)).decode()
     except Exception as error:  # whatever stands in there is the hook's
-        return Problem(message=f"it gave arguments that are no JSON: {error}"[:500])
+        return Problem(message=f"it gave arguments that are no JSON: {words_of(error)}"[:500])
     if len(text) > MOST_BYTES:
         return Problem(message=f"it gave arguments of more than {MOST_BYTES:,} bytes")
     if canonical(text) == canonical(msgspec.json.encode(shown).decode()):

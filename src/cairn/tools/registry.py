@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from cairn.errors import ConfigError, ToolDefinitionError, safe_repr
+from cairn.errors import ConfigError, ToolDefinitionError, safe_repr, words_of
 from cairn.tools.tool import Tool, make_tool
 
 GROUP = "cairn.tools"
@@ -118,7 +118,7 @@ def _named(name: str, field: str) -> Iterator[AnyTool]:
     try:
         module = importlib.import_module(name)
     except Exception as error:  # importing runs the module's own code, which may raise anything
-        said = f"{safe_repr(name)} cannot be imported ({type(error).__name__}: {error})"
+        said = f"{safe_repr(name)} cannot be imported ({words_of(error)})"
         fix = "Give the tool itself, without quotes; or correct the module's name, or install it"
         raise ConfigError(field, said, fix) from error
     yield from _of_module(module, field)
@@ -135,7 +135,7 @@ def _loaded(offered: Any, field: str) -> Iterator[AnyTool]:
     try:
         loaded = offered.load()
     except Exception as error:  # importing runs the package's own code, which may raise anything
-        said = f"the entry point {offered.name!r} cannot be loaded ({error})"
+        said = f"the entry point {offered.name!r} cannot be loaded ({words_of(error)})"
         raise ConfigError(field, said, "Repair or remove its package") from error
     yield from _tools((loaded,), field)
 

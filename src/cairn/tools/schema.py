@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NotRequired
 
 from cairn.core.messages import Record
+from cairn.errors import said_by, words_of
 from cairn.tools.on_loop import watched
 from cairn.tools.shapes import Schema
 from cairn.tools.signature import MISSING, Parameter, Signature, refuse
@@ -84,11 +85,12 @@ def _adapter(parameters: dict[str, Parameter], tool: str) -> tuple[TypeAdapter[A
             try:
                 _build({name: parameter})
             except Exception as inner:  # as above; this one says which parameter it is
-                reason = str(inner).strip().partition("\n")[0]
+                reason = said_by(inner).partition("\n")[0] or type(inner).__name__
                 fix = "Use plain types, enums, dataclasses or pydantic models"
                 problem = f"the type of the parameter {name!r} has no JSON Schema ({reason})"
                 raise refuse(tool, problem, fix) from inner
-        raise refuse(tool, f"its parameters have no JSON Schema ({error})", "Rename one") from error
+        problem = f"its parameters have no JSON Schema ({words_of(error)})"
+        raise refuse(tool, problem, "Rename one") from error
 
 
 def _build(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cairn.core.messages import Record
-from cairn.errors import ToolDefinitionError, safe_repr
+from cairn.errors import ToolDefinitionError, safe_repr, words_of
 from cairn.tools.context import Context
 
 MISSING: Any = inspect.Parameter.empty
@@ -107,13 +107,15 @@ def _hints(
     except NameError:
         pass
     except Exception as error:  # annotations are code of the user's and may raise anything
-        raise refuse(tool, f"its annotations cannot be read ({error})", "Correct them") from error
+        problem = f"its annotations cannot be read ({words_of(error)})"
+        raise refuse(tool, problem, "Correct them") from error
     try:
         names = dict(local_names())
         return typing.get_type_hints(holder, localns=names, include_extras=True)
     except Exception as error:  # annotations are code of the user's and may raise anything
         fix = "Define or import the name above the tool"
-        raise refuse(tool, f"its annotations cannot be read ({error})", fix) from error
+        problem = f"its annotations cannot be read ({words_of(error)})"
+        raise refuse(tool, problem, fix) from error
 
 
 def _check_kind(parameter: inspect.Parameter, tool: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, get_args
 
 from cairn.core.limits import FREE, Price
 from cairn.core.messages import Text
-from cairn.errors import ConfigError, ErrorClass, ModelError, safe_repr
+from cairn.errors import ConfigError, ErrorClass, ModelError, safe_repr, said_by
 from cairn.models import find_model
 from cairn.models.cassette.asked import Asked, Reader
 from cairn.models.cassette.mismatch import headline, unexpected
@@ -230,7 +230,7 @@ class Cassette:
             self._keep(asked, request, error, shown)
             raise
         except TimeoutError as error:
-            said = ModelError(ErrorClass.TIMEOUT, str(error) or "timed out")
+            said = ModelError(ErrorClass.TIMEOUT, said_by(error) or "timed out")
             self._keep(asked, request, said, shown)
             raise
         self._keep(asked, request, outcome, shown)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from cairn.core.messages import Blob, Part, Record
-from cairn.errors import ConfigError, ModelError
+from cairn.errors import ConfigError, ModelError, said_by
 from cairn.models.cassette.asked import Asked, digest, written
 from cairn.models.cassette.redaction import Redactor
 from cairn.models.cassette.tape import Exchange, Header, Tape
@@ -346,7 +346,7 @@ def _line(value: Any) -> bytes:
 def _error(error: ModelError, redactor: Redactor) -> dict[str, Any]:
     told = {
         "class": error.error_class.value,
-        "message": redactor.text(str(error)),
+        "message": redactor.text(said_by(error)),
         "retry_after_s": error.retry_after_s,
         "status": error.status,
         "request_id": redactor.text(error.request_id) or None,

@@ -95,8 +95,8 @@ class LineBook:
             self._heads[event.session] = event.run
             self._moved.add(event.session)
 
-    def removed(self, runs: Sequence[str]) -> None:
-        """Old runs were pruned."""
+    def removed(self, runs: Sequence[str], forks: Sequence[str] = ()) -> None:
+        """Old runs were pruned, and forked conversations that had no run of their own."""
         self.seen["run pruned"] += len(runs)
         for run in runs:
             if run not in self._over:
@@ -106,7 +106,7 @@ class LineBook:
         left = {name for run, name in self._session.items() if not self.is_gone(run)}
         ended = {self._session[run] for run in runs if run in self._session} - left
         for session, head in self._heads.items():
-            if head in self.pruned or session in ended:
+            if head in self.pruned or session in ended or session in forks:
                 self._heads[session] = ELSEWHERE
 
     def principal_erased(self, principal: Principal, erasure: Erasure) -> None:

@@ -188,7 +188,8 @@ class FaultyStore:
     ) -> Pruned:
         async def work() -> Pruned:
             gone = await self.inner.prune(before, dry_run, session, now)
-            self._world.witness.lines.removed(() if dry_run else gone)
+            if not dry_run:
+                self._world.witness.lines.removed(gone, gone.forks)
             return gone
 
         return await self._write("prune", work)
