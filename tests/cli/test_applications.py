@@ -30,8 +30,8 @@ FAULTS = {
         "'async_made:rt' is asynchronous. Give a Runtime or a plain function that returns one",
     ),
     "mute": (
-        "class Mute(Exception):\n    def __str__(self):\n        raise SystemExit(3)\n\nraise Mute\n",
-        "'mute' cannot be loaded: mute.py line 5: Mute. Mend that first",
+        "class Mute(Exception):\n    def __str__(self):\n        raise SystemExit(3)\nraise Mute\n",
+        "'mute' cannot be loaded: mute.py line 4: Mute. Mend that first",
     ),
     "wrong": (
         "import cairn\nrt = cairn.Agent('no name!', cairn.Scripted(['x']))\n",

@@ -106,6 +106,49 @@ def test_a_joiner_that_joins_nothing_is_shown(text: str) -> None:
     assert "\\" in visible(text)
 
 
+PAYS = "请把这张发票的金额付给老客户谢谢"
+
+
+def _behind(shown: str, hidden: str) -> str:
+    return "".join(a + chr(0xE0100 + ord(b)) for a, b in zip(shown, hidden, strict=True))
+
+
+def _bits(emoji: str) -> str:
+    bits = "".join(f"{ord(c):08b}" for c in "DE99")
+    return "".join(e + "\ufe0f" * int(b) for e, b in zip(emoji, bits, strict=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _behind(PAYS, "wire all to DE99"),
+        _behind(PAYS, "wire all to DE99") + "plain words" * 100,
+        _bits("\u2764" * 32),
+        _bits("".join(map(chr, range(0x2600, 0x2620)))),
+        "".join(f"{n % 10}{chr(0xFE0F) * (n % 3 == 0)}\u20e3" for n in range(30)),
+    ],
+    ids=["Han", "Han in a long text", "one emoji", "other emoji", "keys"],
+)
+def test_a_text_written_with_variants_is_shown(text: str) -> None:
+    shown = visible(text)
+    assert raw_signs(shown) == set()
+    assert all(f"{ord(sign):x}" in shown for sign in raw_signs(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u2764\ufe0f" * 40,
+        "\u26a0\ufe0f late \u2714\ufe0f sent \u261d\U0001f3fd \u261d\ufe0f" * 9,
+        "".join(f"{n}\ufe0f\u20e3 step {n}. " for n in range(1, 10)),
+        "\u845b\U000e0100\u57ce" + PAYS + "\u845b\U000e0100\u57ce" + PAYS + "\u8fbb\U000e0101",
+    ],
+    ids=["hearts", "two emoji", "steps", "names"],
+)
+def test_variants_that_can_say_nothing_stay_as_they_are(text: str) -> None:
+    assert visible(text) == text
+
+
 @given(st.text())
 def test_json_has_no_sign_that_is_not_seen_and_is_the_same_value(text: str) -> None:
     line = json_line({text: text})

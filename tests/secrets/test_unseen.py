@@ -1,5 +1,6 @@
 """Characters that are not seen hide nothing: not from redaction, not from a policy."""
 
+import base64
 import unicodedata
 
 import pytest
@@ -67,6 +68,29 @@ def test_a_secret_that_holds_one_itself_is_found_with_it_and_without(character: 
         assert HANDLE.search(seal.text(f"it is {hidden} so"))
     with pytest.raises(ConfigError, match="5 characters"):
         Secrets({"short": f"Zq7xK{character}"})
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+OUTER = {
+    "base64 of UTF-16": _base64(VALUE.encode("utf-16-le")),
+    "base64 of base64": _base64(_base64(VALUE.encode()).encode()),
+    "base64 of hex": _base64(VALUE.encode().hex().encode()),
+    "hex of hex": VALUE.encode().hex().encode().hex(),
+    "hex of base64": _base64(VALUE.encode()).encode().hex(),
+    "rows": base64.encodebytes(b"x" * 50 + VALUE.encode() + b"y" * 30).decode(),
+}
+
+
+@pytest.mark.parametrize("text", OUTER.values(), ids=OUTER)
+def test_an_encoding_around_a_secret_is_read_in_any_width_and_with_them_in_it(text: str) -> None:
+    wide = "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text)
+    for hidden in (wide, "\u200b".join(text), "\ufe0f".join(wide)):
+        shown = SEAL.text(f"it is {hidden} so")
+        assert HANDLE.search(shown), hidden
+        assert SEAL.text(shown) == shown
 
 
 def test_an_accent_finds_its_letter_over_what_is_not_seen() -> None:

@@ -362,8 +362,9 @@ def review(  # noqa: PLR0913 - one parameter for each option of the command
     A fact that may come from untrusted content counts only after this, and nothing else makes it
     trusted. Accepting one that is remembered already raises its trust; one that says what is
     remembered already, in the same words, confirms that. What a rejected fact had replaced counts
-    again; one that has expired can only be rejected. A fact whose place another of those named
-    has taken is kept as history, and that is said.
+    again, and what stood behind it in the same words is rejected with it; one that has expired can
+    only be rejected. A fact whose place another of those named has taken is kept as history, and
+    that is said.
     """
     if accept and reject:
         raise ConfigError("--reject", "--accept is given as well", "Give one of them")

@@ -22,8 +22,9 @@ SHORT = "too little is left of the limit {}"
 def keeping(state: RunState, rules: Rules) -> ev.TurnKept:
     """The calls that keep what is still to be kept, or why there are none.
 
-    The turn after them keeps its step, with those of its checks, and half of the calls that are
-    left: it is never for the sake of a fact that a run comes to a limit.
+    They count towards the limits of the run, and so does their step. At most half of the calls that
+    are left are taken, and never the last step: the turn after them keeps its own, with those of
+    its checks.
     """
     of = state.compactions[-1].seq
     hindrance = _hindrance(state, rules)

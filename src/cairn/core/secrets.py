@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import string
 import unicodedata
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -38,6 +39,8 @@ MOST_RUNS = 2
 """How many times base64 or hex is taken off; what is found under it may be encoded once more."""
 WIDE = "n"
 """The label of characters with NUL between them, as UTF-16 has them."""
+_OUTER = frozenset(string.ascii_letters + string.digits + '+/-_=%\\"')
+"""What every encoding around a value is written in, whatever the value is."""
 ODD = "x"
 """The label of a spelling that is not listed: it is found, and cannot be written again."""
 
@@ -157,7 +160,7 @@ class Finder:
         longest_first = sorted(self._forms, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
         self._quick = tuple(dict.fromkeys(f for value in self.values for f in _least(value)))
-        self._alphabet = frozenset("".join(self._forms)) | frozenset('%\\ux"')
+        self._alphabet = frozenset("".join(self._forms)) | _OUTER
         self._runs = Runs(min(map(_least_inside, self.values), default=0))
         self._spellings: dict[int, dict[str, str]] = {}
         self._starts = sorted(self._forms)
@@ -180,12 +183,16 @@ class Finder:
         if self._runs.near(text) and next(self._encoded(text, MOST_RUNS), None) is not None:
             return True
         escaped = "%" in plain or "\\" in plain or "\0" in plain
-        if not escaped and (plain is text or not any(map(joins, set(text)))):
+        if not escaped and (plain is text or not self._apart(text, plain)):
             return False
         return any(  # one more than is taken off: that may be the JSON it is a text of
             next(self._seen_in(view, MOST_RUNS, text), None) is not None
             for view in views(text, self._alphabet, MOST_LAYERS + 1)
         )
+
+    def _apart(self, text: str, plain: str) -> bool:
+        """Whether a text that reads otherwise may hold a value in what it reads as."""
+        return self._runs.near(plain) or any(map(joins, set(text)))
 
     def find(self, text: str) -> list[Found]:
         """Where values stand: in order, apart, in the widest form at each place."""

@@ -39,8 +39,17 @@ _PICTURES = frozenset(
 """What can be an emoji, or colours one, and is of another category than So."""
 AHEAD = 16
 """Characters of a JSON text that are looked at for each one that is shown."""
+_KEYS = "0123456789#*"
 _JOINERS = "\u200c\u200d"
 _STYLES = "\ufe0e\ufe0f"
+_SELECTORS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+FEW_VARIANTS = 2
+"""Variation selectors that any text may have."""
+MOST_VARIANTS = 8
+"""Those that a long one may have: a byte can be written with each, and nobody sees it."""
+LETTERS_EACH = 8
+"""Letters that a text has for each of them, if it has more than a few."""
 _VIRAMA = 9
 """The combining class of the sign that takes a letter's vowel: a joiner may end a word there."""
 
@@ -49,9 +58,49 @@ def by_number(text: str) -> str:
     r"""The text with what hides, reorders or commands by its number, as `\x1b` or `\U000e0041`.
 
     A joiner between letters of a script that needs it or between emoji stays as it is, and so does
-    a variation selector behind a letter or an emoji that has variants: one of them, not a row.
+    a variation selector behind a letter or an emoji that has variants: one of them, not a row,
+    and not where a text has so many that another one could be written with them.
     """
-    return HIDDEN.sub(lambda found: found[0] if _at_work(found) else _number(found[0]), text)
+    if text.isascii() or not _SELECTORS.search(text):
+        crowd: frozenset[int] = frozenset()
+    else:
+        crowd = _crowd(text)
+    return HIDDEN.sub(
+        lambda found: (
+            found[0] if found.start() not in crowd and _at_work(found) else _number(found[0])
+        ),
+        text,
+    )
+
+
+def _crowd(text: str) -> frozenset[int]:
+    """Where variation selectors stand that may say something; empty where they are rare.
+
+    A few emoji that look the same wherever they stand in the text say nothing by how they look.
+    """
+    places = [found.start() for found in _SELECTORS.finditer(text)]
+    if len(places) <= FEW_VARIANTS:
+        return frozenset()
+    styled = {_drawn(text, at - 1) for at in places if at and text[at] in _STYLES}
+    looks: dict[str, set[str]] = {each: set() for each in styled}
+    for at, character in enumerate(text):
+        if character in looks or character in _KEYS:
+            after = text[at + 1 : at + 2]
+            if (drawn := _drawn(text, at)) in looks and not (after and after in _TONES):
+                looks[drawn].add(after if after and after in _STYLES else "")
+    steady = {drawn for drawn, ways in looks.items() if len(ways) == 1}
+    if len(steady) > MOST_VARIANTS:
+        steady = set()
+    telling = [at for at in places if text[at] not in _STYLES or _drawn(text, at - 1) not in steady]
+    allowed = min(MOST_VARIANTS, sum(map(str.isalpha, text)) // LETTERS_EACH)
+    return frozenset(telling) if len(telling) > max(FEW_VARIANTS, allowed) else frozenset()
+
+
+def _drawn(text: str, at: int) -> str:
+    """What is drawn at a place; digits on a key are one thing, and others are none of it."""
+    if at >= 0 and text[at] in _KEYS:
+        return "key" if "\u20e3" in text[at + 1 : at + 3] else ""
+    return text[at : at + 1] if at >= 0 else ""
 
 
 def as_read(text: str) -> str:
@@ -108,7 +157,7 @@ def _at_work(found: re.Match[str]) -> bool:
     if sign in _JOINERS:
         return _joins(text, at, before, after)
     if sign in _STYLES:
-        return _picture(before) or (before in "0123456789#*" and after == "\u20e3")
+        return _picture(before) or (before in _KEYS and after == "\u20e3")
     if "\ufe00" <= sign <= "\ufe02":
         return _HAN.match(before) is not None or _MYANMAR.match(before) is not None
     if "\u180b" <= sign <= "\u180d" or sign == "\u180f":

@@ -112,7 +112,7 @@ class Memory(Protocol):
         One that waited and says what a live one of its scope and principal says, in the same words
         and tags, confirms that one: of both the one that counts longer is left, with the better
         trust, and the other is superseded by it. What a rejected fact had replaced lives again, as
-        it was.
+        it was; what stood behind it in the same words is rejected with it.
 
         Raises:
             UnknownRun: there is no such fact.

@@ -125,8 +125,24 @@ def _same_words(shelf: Reading, fact: Fact, supersedes: int, now: int) -> list[F
 
 
 def _reject(shelf: Shelf, fact: Fact, now: int, actor: str, reason: str) -> None:
-    """Remove a fact; what it had replaced stands as before."""
-    replaced = shelf.replaced_by(fact.scope, fact.n)
+    """Remove a fact, and what stood behind it in the same words; what it had replaced lives again.
+
+    A person said no to these words: a fact that says the same, which was confirmed or replaced by
+    this one, does not count on in its place. What such a fact had replaced in turn lives again.
+    """
+    going = [fact]
+    for each in going:  # grows as it is walked
+        behind = shelf.replaced_by(each.scope, each.n)
+        equal = [old for old in behind if says_the_same(old.content, fact.content)]
+        going += equal
+        lives = [old for old in behind if old not in equal]
+        said = reason if each is fact else f"it says what {fact.id} said, which was rejected"
+        _remove(shelf, each, lives, now, actor, said)
+
+
+def _remove(
+    shelf: Shelf, fact: Fact, replaced: list[Fact], now: int, actor: str, reason: str
+) -> None:
     event = ev.MemoryReviewed(
         fact=fact.n,
         hash=fact.hash.hex(),

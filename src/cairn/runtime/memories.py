@@ -216,7 +216,8 @@ class Remembering(Ground):
     ) -> None:
         """Reject a fact: it is removed, and its tombstone says by whom.
 
-        What it had replaced lives again, as it was.
+        What it had replaced lives again, as it was; what stood behind it in the same words is
+        rejected with it.
 
         Raises:
             UnknownRun: there is no such fact. Refused: it was replaced.

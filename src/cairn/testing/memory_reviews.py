@@ -67,8 +67,7 @@ class ReviewPromises(MemoryPromises):
             assert (await memory.get(1)).trust == "owner"
             assert (await memory.get(2)).trust == "untrusted"
             await memory.review(1, "rejected", NOW, actor="ada")
-            assert await chain(memory) == [(2, "live", 0)]
-            assert (await memory.get(2)).trust == "untrusted"
+            assert await chain(memory) == []
 
         self.held(promise)
 
@@ -96,7 +95,7 @@ class ReviewPromises(MemoryPromises):
         self.held(promise, Embedding(Meaning()))
 
     def test_a_confirmed_fact_stands_in_the_place_of_what_was_to_be_replaced(self) -> None:
-        """All of the chain behind it comes back step by step, as it was."""
+        """That lives again when a person rejects the words which stand there."""
 
         async def promise(memory: Memory) -> None:
             await memory.keep(fact("Likes coffee.", trust="owner"), "", NOW)
@@ -110,11 +109,36 @@ class ReviewPromises(MemoryPromises):
                 (3, "superseded", 2),
             ]
             await memory.review(2, "rejected", NOW, actor="ada")
-            assert await chain(memory) == [(1, "superseded", 3), (3, "live", 0)]
-            await memory.review(3, "rejected", NOW, actor="ada")
             assert await chain(memory) == [(1, "live", 0)]
+            assert (await memory.get(1)).trust == "owner"
 
         self.held(promise)
+
+    def test_what_a_person_rejects_does_not_count_on_in_the_same_words(self) -> None:
+        """However many facts stood behind it that say so; what says something else is no such."""
+
+        async def promise(memory: Memory) -> None:
+            await memory.keep(fact(TEA, tags=("drinks",)), "", NOW)
+            for days, taint in ((3, "web"), (5, "mail"), (9, "web")):
+                new = untrusted(TEA, waits=True, taint=(taint,), expires_at=NOW + days * DAY)
+                await memory.keep(new, "", NOW)
+            for n in (2, 3, 4):
+                await memory.review(n, "accepted", NOW, actor="ada")
+            assert await chain(memory) == [
+                (1, "live", 0),
+                (2, "superseded", 3),
+                (3, "superseded", 4),
+                (4, "live", 0),
+            ]
+            await memory.review(4, "rejected", NOW, actor="ada", reason="it is wrong")
+            assert await chain(memory) == [(1, "live", 0)]
+            assert [hit.fact.n for hit in (await told(memory)).hits] == [1]
+            for n in (2, 3, 4):
+                gone = await memory.gone(n)
+                assert gone is not None
+                assert (gone.why, gone.by) == ("rejected", "ada")
+
+        self.held(promise, Embedding(Meaning()))
 
     def test_only_what_is_of_the_same_scope_principal_and_tags_and_counts_is_the_same(self) -> None:
         """What another vouches for, shares or tagged otherwise stays beside it."""

@@ -130,23 +130,37 @@ class FactBook:
         if fact is None:
             self.say(f"m{n} is reviewed and is not there")
         elif verdict == "rejected":
-            self._goes(n)
-            self._left_behind({n: fact})
+            going = self._with_the_same_behind(fact)
+            self.seen["fact rejected with one of the same words"] += len(going) > 1
+            for each in going:
+                self._goes(each)
+            self._left_behind(going)
         else:
             self._accepted(fact, trust, now)
+
+    def _with_the_same_behind(self, fact: Known) -> dict[int, Known]:
+        """A fact, and those that stand behind it, one after the other, in its own words."""
+        going, before = {fact.n: fact}, 0
+        while len(going) > before:
+            before = len(going)
+            going |= {
+                each.n: each
+                for each in self.there.values()
+                if each.successor in going and _whats_said(each) == _whats_said(fact)
+            }
+        return going
 
     def _accepted(self, fact: Known, trust: Trust, now: int) -> None:
         """From here on it counts, or of those that say the same the one which lasts the longest."""
         old = self.there.get(fact.new.supersedes)
         if fact.state == "waiting" and old is not None and old.state == "live":
             self.there[old.n] = replace(old, state="superseded", successor=fact.n)
-        said = (fact.new.text, fact.new.scope, fact.new.principal, set(fact.new.tags))
         same = [
             each
             for each in self.there.values()
             if fact.state != "live" and each.state == "live"
             if not 0 < each.new.expires_at <= now
-            if (each.new.text, each.new.scope, each.new.principal, set(each.new.tags)) == said
+            if _whats_said(each) == _whats_said(fact)
         ]
         best = max((trust, *(each.trust for each in same)), key=TRUSTS.index)
         self.there[fact.n] = replace(fact, state="live", trust=trust)
@@ -316,6 +330,12 @@ async def _told(
             read = await _untrusted(look, whole, known.new.call)
             if read:
                 end.say(f"m{known.n} is trusted, and {read} had been read before", run)
+
+
+def _whats_said(fact: Known) -> tuple[object, ...]:
+    """By what two facts are one: the words and tags, of one scope and one principal."""
+    new = fact.new
+    return new.text, new.scope, new.principal, frozenset(new.tags)
 
 
 def _asked_for(event: ev.Event) -> Sequence[CallPart]:
