@@ -5,6 +5,7 @@ import functools
 import ipaddress
 import logging
 import operator
+import re
 import threading
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -74,7 +75,7 @@ def test_an_argument_validator_that_holds_up_the_loop_is_told_of_once(told):
     done, _ = run([call("look", n=1), call("look", n=2), "done"], [look])
     assert done.ok
     (said,) = told()
-    assert said.startswith("the validators of the tool look took 0 ms on the event loop")
+    assert re.match(r"the validators of the tool look took \d+ ms on the event loop", said)
     assert "every run of this process waited" in said
 
 
